@@ -1,0 +1,1 @@
+"""PyMC distributions normalised by BayesSum rules."""
