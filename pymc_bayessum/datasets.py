@@ -14,15 +14,11 @@ import pandas as pd
 
 __all__ = ["freight", "load", "names", "sales", "sitophilus", "syllables", "takeoverbids"]
 
-_SALES = {
-    **dict(
-        enumerate(
-            [514, 503, 457, 423, 326, 233, 195, 139, 101, 77, 56]
-            + [40, 37, 22, 9, 7, 10, 9, 3, 2, 2, 2]
-        )
-    ),
-    30: 1,
-}
+_SALES_FROM_ZERO = [
+    *(514, 503, 457, 423, 326, 233, 195, 139, 101, 77, 56),
+    *(40, 37, 22, 9, 7, 10, 9, 3, 2, 2, 2),
+]
+_SALES = dict(enumerate(_SALES_FROM_ZERO)) | {30: 1}
 _SYLLABLES = {
     "hungarian": dict(enumerate([1421, 12333, 20711, 15590, 5544, 1510, 289, 60, 1], start=1)),
     "slovak": dict(enumerate([7, 33, 49, 22, 6], start=1)),
