@@ -1,0 +1,66 @@
+"""Checks of arguments: each names the argument, what was given and what is allowed."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["as_generator", "fraction", "integer", "positive", "real", "reals"]
+
+
+def real(name: str, value: Any) -> float:
+    """Return ``value`` as a finite float."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a real number, got {value!r}") from None
+    if not np.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {number}")
+    return number
+
+
+def positive(name: str, value: Any) -> float:
+    """Return ``value`` as a finite float above zero."""
+    number = real(name, value)
+    if number <= 0.0:
+        raise ValueError(f"{name} must be positive, got {number}")
+    return number
+
+
+def fraction(name: str, value: Any) -> float:
+    """Return ``value`` as a float strictly between zero and one."""
+    number = real(name, value)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {number}")
+    return number
+
+
+def integer(name: str, value: Any, minimum: int = 0) -> int:
+    """Return ``value`` as an int of at least ``minimum``."""
+    number = real(name, value)
+    if number != int(number) or isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be an integer, got {value!r}")
+    if number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {int(value)}")
+    return int(value)
+
+
+def reals(name: str, value: Any, ndim: int | tuple[int, ...]) -> np.ndarray:
+    """Return ``value`` as a read-only float array of the given number of dimensions, all finite."""
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from None
+    allowed = (ndim,) if isinstance(ndim, int) else ndim
+    if array.ndim not in allowed:
+        raise ValueError(
+            f"{name} must have {' or '.join(map(str, allowed))} dimensions, got shape {array.shape}"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must hold finite numbers only")
+    array.setflags(write=False)
+    return array
+
+
+def as_generator(rng: Any = None) -> np.random.Generator:
+    """Return a NumPy generator from ``None``, a seed or a generator."""
+    return np.random.default_rng(rng)

@@ -1,0 +1,116 @@
+"""The registry of closed forms and the way from a (kernel, measure) pair to its embedding."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..kernels import Kernel
+from ..measures import Measure
+from ..measures.supports import Points
+
+__all__ = ["Embedding", "closed_kernels", "find_row", "register"]
+
+
+class Embedding:
+    r"""Mean embedding and initial error of a kernel under a measure.
+
+    Parameters
+    ----------
+    mean : callable
+        :math:`\mu(y) = \int k(x, y) P(dx)` on a batch of N points, shape (N,).
+    initial_error : float or callable
+        :math:`\iint k(x, x') P(dx) P(dx')`, or a function without arguments that computes it when
+        first asked for.
+
+    Examples
+    --------
+    >>> import pymc_bayessum.embeddings as embeddings
+    >>> from pymc_bayessum import kernels, measures
+    >>> e = embeddings.embed(kernels.Brownian(shift=0.0), measures.Poisson(30.0))
+    >>> round(e.initial_error, 3)
+    26.916
+    """
+
+    def __init__(
+        self,
+        mean: Callable[[Points], np.ndarray],
+        initial_error: float | Callable[[], float],
+    ) -> None:
+        self._mean = mean
+        self._initial = initial_error
+
+    def mean(self, y: Points) -> np.ndarray:
+        """Mean embedding at each point of a batch, shape (N,)."""
+        return np.asarray(self._mean(y), dtype=float)
+
+    @cached_property
+    def initial_error(self) -> float:
+        """Variance of the integral before anything is known, at unit amplitude."""
+        return float(self._initial() if callable(self._initial) else self._initial)
+
+
+Row = Callable[[Any, Any], Embedding]
+F = TypeVar("F", bound=Row)
+
+_ROWS: dict[tuple[type[Kernel], type[Measure]], Row] = {}
+
+
+def register(kernel_type: type[Kernel], measure_type: type[Measure]) -> Callable[[F], F]:
+    """Decorate a function ``(kernel, measure) -> Embedding`` to enter it in the registry.
+
+    Subclasses are covered; the most specific row wins.
+
+    Parameters
+    ----------
+    kernel_type : type of Kernel
+    measure_type : type of Measure
+
+    Examples
+    --------
+    >>> from pymc_bayessum import embeddings, kernels, measures
+    >>> class Constant(kernels.Kernel):
+    ...     def __call__(self, x, y):
+    ...         return np.ones((len(x), len(y)))
+    ...
+    ...     def diagonal(self, x):
+    ...         return np.ones(len(x))
+    >>> import numpy as np
+    >>> @embeddings.register(Constant, measures.Poisson)
+    ... def constant_poisson(kernel, measure):
+    ...     return embeddings.Embedding(lambda y: np.ones(len(y)), 1.0)
+    >>> embeddings.embed(Constant(), measures.Poisson(2.0)).initial_error
+    1.0
+    """
+    if not (isinstance(kernel_type, type) and issubclass(kernel_type, Kernel)):
+        raise TypeError(f"kernel_type must be a kernel class, got {kernel_type!r}")
+    if not (isinstance(measure_type, type) and issubclass(measure_type, Measure)):
+        raise TypeError(f"measure_type must be a measure class, got {measure_type!r}")
+
+    def enter(row: F) -> F:
+        _ROWS[kernel_type, measure_type] = row
+        return row
+
+    return enter
+
+
+def find_row(kernel: Kernel, measure: Measure) -> Row | None:
+    """Return the most specific row for a pair, or ``None``."""
+    for kernel_type in type(kernel).__mro__:
+        for measure_type in type(measure).__mro__:
+            row = _ROWS.get((kernel_type, measure_type))
+            if row is not None:
+                return row
+    return None
+
+
+def closed_kernels(measure: Measure) -> list[str]:
+    """Names of the kernels with a row for a measure, sorted."""
+    return sorted(
+        {
+            kernel_type.__name__
+            for kernel_type, measure_type in _ROWS
+            if isinstance(measure, measure_type)
+        }
+    )

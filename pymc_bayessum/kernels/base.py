@@ -1,0 +1,337 @@
+"""What a kernel is, and kernels made of kernels."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from ..arguments import positive
+from ..measures.supports import Pair, Points, Support
+
+__all__ = ["First", "Kernel", "Product", "Pullback", "Scaled", "Second", "Sum", "Tensor"]
+
+
+class Kernel(ABC):
+    """A positive-definite function of two points.
+
+    ``k(x, y)`` is the Gram matrix of two batches, ``k.diagonal(x)`` the values k(x, x).
+    ``k1 + k2``, ``k1 * k2`` and ``a * k`` are kernels on the same domain.
+
+    Attributes
+    ----------
+    growth : float or None
+        Exponent g such that sqrt(k(x, x)) grows no faster than \\|x\\|**g (zero for a bounded
+        kernel), or ``None`` when nothing is known. Sums over infinite supports need it.
+    """
+
+    @property
+    def growth(self) -> float | None:
+        """Exponent of the growth of sqrt(k(x, x)), or ``None`` when unknown."""
+        return None
+
+    @abstractmethod
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        """Gram matrix of two batches.
+
+        Parameters
+        ----------
+        x, y : batches of N and M points
+
+        Returns
+        -------
+        ndarray of shape (N, M)
+        """
+
+    @abstractmethod
+    def diagonal(self, x: Points) -> np.ndarray:
+        """Values k(x, x) at each point of a batch, shape (N,)."""
+
+    def accepts(self, support: Support) -> bool:
+        """Whether the kernel is positive definite on a support."""
+        return True
+
+    def __add__(self, other: Any) -> "Kernel":
+        """Sum of two kernels on one domain."""
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> "Kernel":
+        """Product of two kernels on one domain, or a kernel times a positive number."""
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        if isinstance(other, Real):
+            return Scaled(float(other), self)
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+
+def _require_kernel(name: str, value: Any) -> None:
+    if not isinstance(value, Kernel):
+        raise TypeError(f"{name} must be a kernel, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """Sum of two kernels on one domain, made by ``first + second``.
+
+    Parameters
+    ----------
+    first, second : Kernel
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian, Polynomial
+    >>> (Brownian() + Polynomial(1))([2], [3]).tolist()
+    [[10.0]]
+    """
+
+    first: Kernel
+    second: Kernel
+
+    def __post_init__(self) -> None:
+        _require_kernel("first", self.first)
+        _require_kernel("second", self.second)
+
+    @property
+    def growth(self) -> float | None:
+        a, b = self.first.growth, self.second.growth
+        return None if a is None or b is None else max(a, b)
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.first(x, y) + self.second(x, y)
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.first.diagonal(x) + self.second.diagonal(x)
+
+    def accepts(self, support: Support) -> bool:
+        return self.first.accepts(support) and self.second.accepts(support)
+
+
+@dataclass(frozen=True)
+class Product(Kernel):
+    """Product of two kernels on one domain, made by ``first * second``.
+
+    Parameters
+    ----------
+    first, second : Kernel
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian, Polynomial
+    >>> (Brownian() * Polynomial(1))([2], [3]).tolist()
+    [[21.0]]
+    """
+
+    first: Kernel
+    second: Kernel
+
+    def __post_init__(self) -> None:
+        _require_kernel("first", self.first)
+        _require_kernel("second", self.second)
+
+    @property
+    def growth(self) -> float | None:
+        a, b = self.first.growth, self.second.growth
+        return None if a is None or b is None else a + b
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.first(x, y) * self.second(x, y)
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.first.diagonal(x) * self.second.diagonal(x)
+
+    def accepts(self, support: Support) -> bool:
+        return self.first.accepts(support) and self.second.accepts(support)
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """A kernel times a positive number (the amplitude), made by ``scale * base``.
+
+    Parameters
+    ----------
+    scale : float
+        Positive.
+    base : Kernel
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian
+    >>> (2.0 * Brownian())([2], [3]).tolist()
+    [[6.0]]
+    """
+
+    scale: float
+    base: Kernel
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+        _require_kernel("base", self.base)
+
+    @property
+    def growth(self) -> float | None:
+        return self.base.growth
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.scale * self.base(x, y)
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.scale * self.base.diagonal(x)
+
+    def accepts(self, support: Support) -> bool:
+        return self.base.accepts(support)
+
+
+@dataclass(frozen=True)
+class First(Kernel):
+    """A kernel on the first parts of pairs, k((x, y), (x', y')) = base(x, x').
+
+    Parameters
+    ----------
+    base : Kernel
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian, First
+    >>> First(Brownian())(([2], [7]), ([3], [8])).tolist()
+    [[3.0]]
+    """
+
+    base: Kernel
+
+    def __post_init__(self) -> None:
+        _require_kernel("base", self.base)
+
+    @property
+    def growth(self) -> float | None:
+        return self.base.growth
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.base(_part(x, 0), _part(y, 0))
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.base.diagonal(_part(x, 0))
+
+    def accepts(self, support: Support) -> bool:
+        return isinstance(support, Pair) and self.base.accepts(support.first)
+
+
+@dataclass(frozen=True)
+class Second(Kernel):
+    """A kernel on the second parts of pairs, k((x, y), (x', y')) = base(y, y').
+
+    Parameters
+    ----------
+    base : Kernel
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian, Second
+    >>> Second(Brownian())(([2], [7]), ([3], [8])).tolist()
+    [[8.0]]
+    """
+
+    base: Kernel
+
+    def __post_init__(self) -> None:
+        _require_kernel("base", self.base)
+
+    @property
+    def growth(self) -> float | None:
+        return self.base.growth
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.base(_part(x, 1), _part(y, 1))
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.base.diagonal(_part(x, 1))
+
+    def accepts(self, support: Support) -> bool:
+        return isinstance(support, Pair) and self.base.accepts(support.second)
+
+
+@dataclass(frozen=True)
+class Tensor(Kernel):
+    """Product of one kernel on each part of pairs, first(x, x') * second(y, y').
+
+    ``First(kx) * Second(ky)`` is the same kernel and is treated alike.
+
+    Parameters
+    ----------
+    first, second : Kernel
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian, Tensor
+    >>> Tensor(Brownian(), Brownian())(([2], [7]), ([3], [8])).tolist()
+    [[24.0]]
+    """
+
+    first: Kernel
+    second: Kernel
+
+    def __post_init__(self) -> None:
+        _require_kernel("first", self.first)
+        _require_kernel("second", self.second)
+
+    @property
+    def growth(self) -> float | None:
+        a, b = self.first.growth, self.second.growth
+        return None if a is None or b is None else a + b
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.first(_part(x, 0), _part(y, 0)) * self.second(_part(x, 1), _part(y, 1))
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.first.diagonal(_part(x, 0)) * self.second.diagonal(_part(x, 1))
+
+    def accepts(self, support: Support) -> bool:
+        return (
+            isinstance(support, Pair)
+            and self.first.accepts(support.first)
+            and self.second.accepts(support.second)
+        )
+
+
+@dataclass(frozen=True)
+class Pullback(Kernel):
+    """A kernel seen through a map, k(x, y) = base(mapping(x), mapping(y)).
+
+    With the inverse of a :class:`~pymc_bayessum.measures.Pushforward` as the mapping, the image of
+    a measure keeps the closed embeddings of the measure itself.
+
+    Parameters
+    ----------
+    base : Kernel
+    mapping : callable
+        From batches of points to batches of points in the domain of ``base``.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian, Pullback
+    >>> Pullback(Brownian(), lambda y: [v // 2 for v in y])([4], [6]).tolist()
+    [[3.0]]
+    """
+
+    base: Kernel
+    mapping: Callable[[Points], Points]
+
+    def __post_init__(self) -> None:
+        _require_kernel("base", self.base)
+        if not callable(self.mapping):
+            raise TypeError(f"mapping must be callable, got {self.mapping!r}")
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.base(self.mapping(x), self.mapping(y))
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.base.diagonal(self.mapping(x))
+
+
+def _part(points: Points, index: int) -> Points:
+    if not isinstance(points, (tuple, list)) or len(points) != 2:
+        raise TypeError("a kernel on a product domain takes pairs (first, second) of batches")
+    return points[index]

@@ -1,0 +1,306 @@
+"""Kernels on the naturals, the integers and the real line."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..arguments import integer, positive, real
+from ..measures.supports import Image, Integers, Interval, Naturals, Points, Range, Support
+from .base import Kernel
+
+__all__ = ["Brownian", "IntegratedBrownian", "Matern", "Polynomial", "SquaredExponential"]
+
+
+def _line(points: Points) -> np.ndarray:
+    """Batch of numbers as floats, shape (N,)."""
+    x = np.atleast_1d(np.asarray(points))
+    if x.ndim != 1 or x.dtype.kind not in "iufb":
+        raise ValueError(
+            f"a kernel on the line takes numbers of shape (N,), got shape {x.shape} and dtype "
+            f"{x.dtype}"
+        )
+    x = x.astype(float)
+    if not np.isfinite(x).all():
+        raise ValueError("points must be finite, got NaN or infinity among them")
+    return x
+
+
+def _half_line(points: Points) -> np.ndarray:
+    x = _line(points)
+    if (x < 0).any():
+        raise ValueError(f"this kernel needs points of at least zero, got {x.min():g}")
+    return x
+
+
+def _on_line(support: Support) -> bool:
+    return isinstance(support, (Naturals, Integers, Range, Interval, Image))
+
+
+def _on_half_line(support: Support) -> bool:
+    if isinstance(support, Naturals):
+        return support.start >= 0
+    if isinstance(support, (Range, Interval)):
+        return support.low >= 0
+    return isinstance(support, Image)
+
+
+@dataclass(frozen=True)
+class Brownian(Kernel):
+    r"""Brownian motion started with a random level, :math:`k(x, y) = \min(x, y) + c`.
+
+    The shift c is the prior variance of f(0); with c = 0 every function in the space vanishes at
+    zero and the term x = 0 of a sum is lost.
+
+    Parameters
+    ----------
+    shift : float
+        At least zero.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Brownian
+    >>> Brownian()([0, 2], [1, 5]).tolist()
+    [[1.0, 1.0], [2.0, 3.0]]
+    """
+
+    shift: float = 1.0
+
+    def __post_init__(self) -> None:
+        shift = real("shift", self.shift)
+        if shift < 0.0:
+            raise ValueError(f"shift must be at least zero, got {shift}")
+        object.__setattr__(self, "shift", shift)
+
+    @property
+    def growth(self) -> float | None:
+        return 0.5
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return np.minimum.outer(_half_line(x), _half_line(y)) + self.shift
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return _half_line(x) + self.shift
+
+    def accepts(self, support: Support) -> bool:
+        return _on_half_line(support)
+
+
+@dataclass(frozen=True)
+class IntegratedBrownian(Kernel):
+    r"""Brownian motion integrated ``order`` times, the kernel of natural splines.
+
+    .. math:: k_m(x, y) = \int_0^{\min(x, y)} \frac{(x - u)^m (y - u)^m}{(m!)^2} du
+              = \frac{1}{(m!)^2} \sum_{j=0}^m \binom{m}{j} \frac{d^{m-j} a^{m+j+1}}{m + j + 1}
+
+    with a the smaller and d the difference of the two points, both divided by ``scale`` first.
+    Order zero is :math:`\min(x, y)`. The Gram matrix holds this part alone; a rule adds a free
+    polynomial of degree ``order`` (:attr:`free_degree`), so that its weights are exact for such
+    polynomials and the posterior mean is the natural spline of degree 2 order + 1.
+
+    Parameters
+    ----------
+    order : int
+        At least zero.
+    scale : float
+        Unit of length. The kernel grows like :math:`(x / scale)^{2 order + 1}`: with points near
+        1e6 keep the default up to order 15 or so, and give a larger scale beyond.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import IntegratedBrownian
+    >>> IntegratedBrownian(0)([2], [3]).tolist()
+    [[2.0]]
+    """
+
+    order: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", integer("order", self.order))
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+
+    @property
+    def free_degree(self) -> int:
+        """Degree of the polynomials that the prior leaves free."""
+        return self.order
+
+    @property
+    def growth(self) -> float | None:
+        return self.order + 0.5
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        a = np.minimum.outer(_half_line(x), _half_line(y)) / self.scale
+        d = np.abs(np.subtract.outer(_half_line(x), _half_line(y))) / self.scale
+        m = self.order
+        total = np.zeros_like(a)
+        for j in range(m + 1):
+            total += math.comb(m, j) / (m + j + 1) * d ** (m - j) * a ** (m + j + 1)
+        return total / math.factorial(m) ** 2
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        m = self.order
+        return (_half_line(x) / self.scale) ** (2 * m + 1) / ((2 * m + 1) * math.factorial(m) ** 2)
+
+    def accepts(self, support: Support) -> bool:
+        return _on_half_line(support)
+
+
+@dataclass(frozen=True)
+class Matern(Kernel):
+    r"""Matern kernel of half-integer smoothness, of any order.
+
+    .. math:: k(x, y) = e^{-r} \frac{p!}{(2p)!} \sum_{i=0}^p \frac{(p + i)!}{i! (p - i)!}
+              (2 r)^{p - i}, \qquad r = \sqrt{2 \nu}\, |t(x) - t(y)| / \ell
+
+    with :math:`\nu = p + 1/2`.
+
+    Parameters
+    ----------
+    nu : float
+        0.5, 1.5, 2.5, ...
+    lengthscale : float
+        Positive, in units of t.
+    transform : None, "sqrt" or callable
+        The map t applied to both points first: none, :math:`2 \sqrt{x}` (in which counts have
+        constant spread), or any injective function of an array.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Matern
+    >>> Matern(0.5, 1.0)([0.0], [1.0]).round(6).tolist()
+    [[0.367879]]
+    """
+
+    nu: float
+    lengthscale: float
+    transform: Literal["sqrt"] | Callable[[np.ndarray], np.ndarray] | None = None
+
+    def __post_init__(self) -> None:
+        nu = positive("nu", self.nu)
+        if nu - 0.5 != int(nu - 0.5):
+            raise ValueError(f"nu must be one of 0.5, 1.5, 2.5, ..., got {nu}")
+        if not (self.transform is None or self.transform == "sqrt" or callable(self.transform)):
+            raise ValueError(
+                f'transform must be None, "sqrt" or a function, got {self.transform!r}'
+            )
+        object.__setattr__(self, "nu", nu)
+        object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
+
+    @property
+    def growth(self) -> float | None:
+        return 0.0
+
+    @property
+    def rate(self) -> float:
+        """Decay of the kernel in units of t, sqrt(2 nu) / lengthscale."""
+        return math.sqrt(2.0 * self.nu) / self.lengthscale
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """Coefficients c with k = exp(-r) sum_i c[i] r**i, shape (p + 1,)."""
+        p = round(self.nu - 0.5)
+        f = math.factorial
+        return np.array(
+            [2**i * f(p) * f(2 * p - i) / (f(2 * p) * f(p - i) * f(i)) for i in range(p + 1)]
+        )
+
+    def warp(self, x: Points) -> np.ndarray:
+        """Apply the transform t to a batch."""
+        if self.transform is None:
+            return _line(x)
+        if self.transform == "sqrt":
+            return 2.0 * np.sqrt(_half_line(x))
+        return _line(self.transform(_line(x)))  # type: ignore[operator]
+
+    def profile(self, distance: np.ndarray) -> np.ndarray:
+        """Kernel as a function of the distance in t."""
+        r = self.rate * distance
+        total = np.zeros_like(r)
+        for coefficient in self.coefficients[::-1]:
+            total = total * r + coefficient
+        return total * np.exp(-r)
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.profile(np.abs(np.subtract.outer(self.warp(x), self.warp(y))))
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return np.ones(len(self.warp(x)))
+
+    def accepts(self, support: Support) -> bool:
+        return _on_half_line(support) if self.transform == "sqrt" else _on_line(support)
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    r"""Polynomial kernel, :math:`k(x, y) = (x y + 1)^r`.
+
+    Its Gram matrices have rank r + 1 at most, so more nodes than that need a nugget.
+
+    Parameters
+    ----------
+    degree : int
+        At least one.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Polynomial
+    >>> Polynomial(2)([2], [3]).tolist()
+    [[49.0]]
+    """
+
+    degree: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degree", integer("degree", self.degree, 1))
+
+    @property
+    def growth(self) -> float | None:
+        return float(self.degree)
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return (np.multiply.outer(_line(x), _line(y)) + 1.0) ** self.degree
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return (_line(x) ** 2 + 1.0) ** self.degree
+
+    def accepts(self, support: Support) -> bool:
+        return _on_line(support)
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Kernel):
+    r"""Squared-exponential (Gaussian) kernel, :math:`k(x, y) = e^{-(x - y)^2 / (2 \ell^2)}`.
+
+    Parameters
+    ----------
+    lengthscale : float
+        Positive.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import SquaredExponential
+    >>> SquaredExponential(1.0)([0.0], [0.0]).tolist()
+    [[1.0]]
+    """
+
+    lengthscale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
+
+    @property
+    def growth(self) -> float | None:
+        return 0.0
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        z = np.subtract.outer(_line(x), _line(y)) / self.lengthscale
+        return np.exp(-0.5 * z * z)
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return np.ones(len(_line(x)))
+
+    def accepts(self, support: Support) -> bool:
+        return _on_line(support)

@@ -1,0 +1,134 @@
+"""Kernels on vectors of categorical sites."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import positive
+from ..measures.supports import Image, Points, Sites, Spins, Support
+from .base import Kernel
+
+__all__ = ["ExpHamming", "Tanimoto", "hamming"]
+
+
+def _vectors(points: Points) -> np.ndarray:
+    x = np.asarray(points)
+    if x.ndim != 2 or x.dtype.kind not in "iufb":
+        raise ValueError(
+            f"a kernel on sites takes integers of shape (N, L), got shape {x.shape} and dtype "
+            f"{x.dtype}"
+        )
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise ValueError("points must be finite, got NaN or infinity among them")
+    return x
+
+
+def _same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
+    a, b = _vectors(x), _vectors(y)
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"points must have equal numbers of sites, got {a.shape} and {b.shape}")
+    return a, b
+
+
+def hamming(x: Points, y: Points) -> np.ndarray:
+    """Number of sites at which points differ.
+
+    Parameters
+    ----------
+    x, y : array_like of int, shapes (N, L) and (M, L)
+
+    Returns
+    -------
+    ndarray of shape (N, M)
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import hamming
+    >>> hamming([[0, 1, 2]], [[0, 2, 1]]).tolist()
+    [[2.0]]
+    """
+    a, b = _same_sites(x, y)
+    n_sites = a.shape[1]
+    states = np.intersect1d(a, b)
+    agree = np.zeros((len(a), len(b)))
+    if len(states) <= n_sites:
+        # With few states a matrix product of indicators counts agreements at BLAS speed.
+        for state in states:
+            agree += (a == state).astype(float) @ (b == state).astype(float).T
+    else:
+        for site in range(n_sites):
+            agree += a[:, site, None] == b[None, :, site]
+    return n_sites - agree
+
+
+@dataclass(frozen=True)
+class ExpHamming(Kernel):
+    r"""Exponential Hamming kernel, :math:`k(x, y) = e^{-\lambda d_H(x, y)}`.
+
+    :math:`d_H` counts the sites at which x and y differ; it works on states and on spins.
+
+    Parameters
+    ----------
+    decay : float
+        Positive.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import ExpHamming
+    >>> ExpHamming(0.5)([[0, 1]], [[0, 2], [0, 1]]).round(4).tolist()
+    [[0.6065, 1.0]]
+    """
+
+    decay: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decay", positive("decay", self.decay))
+
+    @property
+    def growth(self) -> float | None:
+        return 0.0
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return np.exp(-self.decay * hamming(x, y))
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return np.ones(len(_vectors(x)))
+
+    def accepts(self, support: Support) -> bool:
+        return isinstance(support, (Sites, Spins, Image))
+
+
+@dataclass(frozen=True)
+class Tanimoto(Kernel):
+    r"""Tanimoto (Jaccard) kernel on binary vectors.
+
+    .. math:: k(x, y) = \frac{x^\top y}{\|x\|^2 + \|y\|^2 - x^\top y}, \qquad k(0, 0) = 1
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Tanimoto
+    >>> Tanimoto()([[1, 1, 0]], [[1, 0, 1], [0, 0, 0]]).round(4).tolist()
+    [[0.3333, 0.0]]
+    """
+
+    @property
+    def growth(self) -> float | None:
+        return 0.0
+
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        a, b = (_binary(v) for v in _same_sites(x, y))
+        both = a @ b.T
+        either = a.sum(axis=1)[:, None] + b.sum(axis=1)[None, :] - both
+        return np.where(either > 0, both / np.maximum(either, 1.0), 1.0)
+
+    def diagonal(self, x: Points) -> np.ndarray:
+        return np.ones(len(_binary(_vectors(x))))
+
+    def accepts(self, support: Support) -> bool:
+        return isinstance(support, Image) or (isinstance(support, Sites) and support.n_states <= 2)
+
+
+def _binary(x: np.ndarray) -> np.ndarray:
+    if not np.isin(x, (0, 1)).all():
+        raise ValueError("the Tanimoto kernel takes binary vectors of zeros and ones")
+    return x.astype(float)

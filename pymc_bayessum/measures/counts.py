@@ -1,0 +1,327 @@
+"""Measures on the integers."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import fraction, integer, positive
+from .base import IntegerMeasure
+from .mass import negative_binomial_log_mass, poisson_log_mass, skellam_log_mass
+from .supports import Integers, Naturals, Range, Support
+
+__all__ = ["Counting", "Geometric", "Logarithmic", "NegativeBinomial", "Poisson", "Skellam"]
+
+
+@dataclass(frozen=True)
+class Poisson(IntegerMeasure):
+    r"""Poisson distribution, :math:`p(x) = e^{-\mu} \mu^x / x!` on 0, 1, 2, ...
+
+    Parameters
+    ----------
+    mu : float
+        Mean, positive.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.measures import Poisson
+    >>> Poisson(3.0).sample_distinct(4, rng=1).shape
+    (4,)
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", positive("mu", self.mu))
+
+    @property
+    def support(self) -> Support:
+        return Naturals()
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return 0, math.inf
+
+    @property
+    def mean(self) -> float:
+        return self.mu
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(self.mu)
+
+    def tail_ratio(self, x: int, side: int = 1) -> float:
+        return self.mu / (x + 1) if side > 0 else x / self.mu
+
+    def _log_prob(self, x: np.ndarray) -> np.ndarray:
+        return poisson_log_mass(x, self.mu)
+
+    def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.poisson(self.mu, n)
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(IntegerMeasure):
+    r"""Negative binomial distribution on 0, 1, 2, ...
+
+    .. math:: p(x) = \binom{x + n - 1}{x} p^n (1 - p)^x
+
+    the number of failures before the n-th success, with mean :math:`n (1 - p) / p`. To match a
+    mean m, take :math:`p = n / (n + m)`.
+
+    Parameters
+    ----------
+    n : float
+        Number of successes, positive, not necessarily whole.
+    p : float
+        Probability of success, strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.measures import NegativeBinomial
+    >>> NegativeBinomial(5.0, 0.25).mean
+    15.0
+    """
+
+    n: float
+    p: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", positive("n", self.n))
+        object.__setattr__(self, "p", fraction("p", self.p))
+
+    @property
+    def support(self) -> Support:
+        return Naturals()
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return 0, math.inf
+
+    @property
+    def mean(self) -> float:
+        return self.n * (1.0 - self.p) / self.p
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(self.n * (1.0 - self.p)) / self.p
+
+    def tail_ratio(self, x: int, side: int = 1) -> float:
+        if side < 0:
+            return x / ((x + self.n - 1.0) * (1.0 - self.p)) if x + self.n > 1.0 else math.inf
+        return (1.0 - self.p) * max((x + self.n) / (x + 1.0), 1.0)
+
+    def _log_prob(self, x: np.ndarray) -> np.ndarray:
+        return negative_binomial_log_mass(x, self.n, self.p)
+
+    def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.negative_binomial(self.n, self.p, n)
+
+
+@dataclass(frozen=True)
+class Geometric(IntegerMeasure):
+    r"""Geometric distribution, :math:`p(x) = p (1 - p)^x` on 0, 1, 2, ...
+
+    Parameters
+    ----------
+    p : float
+        Probability of success, strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.measures import Geometric
+    >>> Geometric(0.25).mean
+    3.0
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", fraction("p", self.p))
+
+    @property
+    def support(self) -> Support:
+        return Naturals()
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return 0, math.inf
+
+    @property
+    def mean(self) -> float:
+        return (1.0 - self.p) / self.p
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(1.0 - self.p) / self.p
+
+    def tail_ratio(self, x: int, side: int = 1) -> float:
+        return 1.0 - self.p if side > 0 else math.inf
+
+    def _log_prob(self, x: np.ndarray) -> np.ndarray:
+        return math.log(self.p) + x * math.log1p(-self.p)
+
+    def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.geometric(self.p, n) - 1
+
+
+@dataclass(frozen=True)
+class Logarithmic(IntegerMeasure):
+    r"""Logarithmic distribution, :math:`p(x) = -p^x / (x \log(1 - p))` on 1, 2, 3, ...
+
+    Parameters
+    ----------
+    p : float
+        Strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.measures import Logarithmic
+    >>> bool(Logarithmic(0.5).log_prob([0])[0] == -float("inf"))
+    True
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", fraction("p", self.p))
+
+    @property
+    def support(self) -> Support:
+        return Naturals(1)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return 1, math.inf
+
+    @property
+    def mean(self) -> float:
+        return self.p / ((1.0 - self.p) * -math.log1p(-self.p))
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(max(self.mean / (1.0 - self.p) - self.mean**2, 0.0))
+
+    def tail_ratio(self, x: int, side: int = 1) -> float:
+        return self.p if side > 0 else math.inf
+
+    def _log_prob(self, x: np.ndarray) -> np.ndarray:
+        return x * math.log(self.p) - np.log(x) - math.log(-math.log1p(-self.p))
+
+    def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.logseries(self.p, n)
+
+
+@dataclass(frozen=True)
+class Skellam(IntegerMeasure):
+    r"""Difference of two independent Poisson counts, on all integers.
+
+    .. math:: p(x) = e^{-\mu_1 - \mu_2} (\mu_1 / \mu_2)^{x / 2} I_x(2 \sqrt{\mu_1 \mu_2})
+
+    Parameters
+    ----------
+    mu1, mu2 : float
+        Means of the two counts, positive.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.measures import Skellam
+    >>> Skellam(2.0, 5.0).mean
+    -3.0
+    """
+
+    mu1: float
+    mu2: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu1", positive("mu1", self.mu1))
+        object.__setattr__(self, "mu2", positive("mu2", self.mu2))
+
+    @property
+    def support(self) -> Support:
+        return Integers()
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    @property
+    def mean(self) -> float:
+        return self.mu1 - self.mu2
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(self.mu1 + self.mu2)
+
+    def tail_ratio(self, x: int, side: int = 1) -> float:
+        # I_{v+1}(z) / I_v(z) < z / (v + 1/2 + sqrt((v + 1/2)^2 + z^2)), J. Segura (2011).
+        v = side * x + 0.5
+        if v < 0.5:
+            return math.inf
+        up, down = (self.mu1, self.mu2) if side > 0 else (self.mu2, self.mu1)
+        z = 2.0 * math.sqrt(up) * math.sqrt(down)
+        return math.sqrt(up / down) * z / (v + math.hypot(v, z))
+
+    def _log_prob(self, x: np.ndarray) -> np.ndarray:
+        return skellam_log_mass(x, self.mu1, self.mu2)
+
+    def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.poisson(self.mu1, n) - rng.poisson(self.mu2, n)
+
+
+@dataclass(frozen=True)
+class Counting(IntegerMeasure):
+    """Mass one on each of 0, 1, ..., maximum: its integrals are sums, not means.
+
+    Parameters
+    ----------
+    maximum : int
+        Largest integer, at least zero.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.measures import Counting
+    >>> import math
+    >>> round(math.exp(Counting(9).log_mass), 12)
+    10.0
+    """
+
+    maximum: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "maximum", integer("maximum", self.maximum))
+
+    @property
+    def support(self) -> Support:
+        return Range(0, self.maximum)
+
+    @property
+    def log_mass(self) -> float:
+        return math.log(self.maximum + 1)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return 0, self.maximum
+
+    @property
+    def mean(self) -> float:
+        return 0.5 * self.maximum
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(self.maximum * (self.maximum + 2) / 12.0)
+
+    def tail_ratio(self, x: int, side: int = 1) -> float:
+        return 1.0
+
+    def effective_range(self, log_eps: float = -95.0, growth: float = 0.0) -> tuple[int, int]:
+        return 0, self.maximum
+
+    def _log_prob(self, x: np.ndarray) -> np.ndarray:
+        return np.zeros(len(x))
+
+    def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.integers(0, self.maximum + 1, n)
+
+    def _sample_distinct(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.choice(self.maximum + 1, n, replace=False)

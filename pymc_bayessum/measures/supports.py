@@ -1,0 +1,317 @@
+"""Where a measure lives: small frozen objects that know their points."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arguments import integer, real
+
+__all__ = [
+    "Image",
+    "Integers",
+    "Interval",
+    "Naturals",
+    "Pair",
+    "Points",
+    "Range",
+    "Sites",
+    "Spins",
+    "Support",
+]
+
+#: A batch of points: an array, or a pair of arrays on a product.
+Points = Any
+
+#: Above this many points ``enumerate`` refuses: the array would not be useful in memory.
+ENUMERATION_LIMIT = 2**22
+
+
+def _numbers(points: Points, ndim: int) -> np.ndarray:
+    """Batch of finite numbers with ``ndim`` dimensions; integers where they are integers."""
+    array = np.asarray(points)
+    if array.dtype.kind not in "iufb":
+        raise TypeError(f"points must be numbers, got an array of dtype {array.dtype}")
+    if ndim == 1 and array.ndim == 0:
+        array = array[None]
+    if array.ndim != ndim:
+        shape = "(N,)" if ndim == 1 else "(N, L)"
+        raise ValueError(f"points must have shape {shape}, got {array.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError("points must be finite, got NaN or infinity among them")
+    return array
+
+
+def _whole(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f":
+        return array.astype(np.int64, copy=False)
+    whole = array.astype(np.int64)
+    if (whole != array).any():
+        raise ValueError(f"points must be integers, got {array[whole != array][0]} among them")
+    return whole
+
+
+class Support(ABC):
+    """The set of points a measure gives mass to."""
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """Number of points, ``inf`` when there are infinitely many."""
+
+    @abstractmethod
+    def as_points(self, points: Points) -> Points:
+        """Return the batch in its usual form; raise when shape or type are wrong."""
+
+    @abstractmethod
+    def contains(self, points: Points) -> np.ndarray:
+        """Return which points of the batch lie in the support, a boolean array (N,)."""
+
+    def enumerate(self) -> Points:
+        """Return all points, one batch in a fixed order."""
+        if self.size > ENUMERATION_LIMIT:
+            raise ValueError(
+                f"{self} has {self.size:.4g} points, more than the {ENUMERATION_LIMIT} "
+                "that can be listed"
+            )
+        return self._enumerate()
+
+    def _enumerate(self) -> Points:
+        raise NotImplementedError
+
+
+class _Line(Support):
+    """Points that are whole numbers, shape (N,)."""
+
+    @property
+    def size(self) -> float:
+        return math.inf
+
+    def as_points(self, points: Points) -> np.ndarray:
+        return _whole(_numbers(points, 1))
+
+
+@dataclass(frozen=True)
+class Naturals(_Line):
+    """The integers ``start, start + 1, ...``."""
+
+    start: int = 0
+
+    def contains(self, points: Points) -> np.ndarray:
+        x = _numbers(points, 1)
+        return (x >= self.start) & (x == np.floor(x))
+
+
+@dataclass(frozen=True)
+class Integers(_Line):
+    """All integers."""
+
+    def contains(self, points: Points) -> np.ndarray:
+        x = _numbers(points, 1)
+        return x == np.floor(x)
+
+
+@dataclass(frozen=True)
+class Range(_Line):
+    """The integers ``low, ..., high``, both ends included."""
+
+    low: int
+    high: int
+
+    @property
+    def size(self) -> float:
+        return self.high - self.low + 1
+
+    def contains(self, points: Points) -> np.ndarray:
+        x = _numbers(points, 1)
+        return (x >= self.low) & (x <= self.high) & (x == np.floor(x))
+
+    def _enumerate(self) -> np.ndarray:
+        return np.arange(self.low, self.high + 1)
+
+
+@dataclass(frozen=True)
+class Sites(Support):
+    """All vectors of ``n_sites`` states, each one of ``0, ..., n_states - 1``."""
+
+    n_sites: int
+    n_states: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
+        object.__setattr__(self, "n_states", integer("n_states", self.n_states, 1))
+
+    @property
+    def size(self) -> float:
+        return self.n_states**self.n_sites
+
+    def as_points(self, points: Points) -> np.ndarray:
+        x = _whole(_numbers(points, 2))
+        if x.shape[1] != self.n_sites:
+            raise ValueError(f"points must have {self.n_sites} sites, got shape {x.shape}")
+        return x
+
+    def contains(self, points: Points) -> np.ndarray:
+        x = _numbers(points, 2)
+        if x.shape[1] != self.n_sites:
+            return np.zeros(len(x), dtype=bool)
+        return ((x >= 0) & (x < self.n_states) & (x == np.floor(x))).all(axis=1)
+
+    def decode(self, index: np.ndarray) -> np.ndarray:
+        """Return the points with the given positions in the listing, last site fastest."""
+        rest = np.asarray(index, dtype=np.int64)
+        x = np.empty((len(rest), self.n_sites), dtype=np.int64)
+        for site in range(self.n_sites - 1, -1, -1):
+            rest, x[:, site] = np.divmod(rest, self.n_states)
+        return x
+
+    def _enumerate(self) -> np.ndarray:
+        return self.decode(np.arange(int(self.size)))
+
+
+@dataclass(frozen=True)
+class Spins(Support):
+    """All vectors of ``n_sites`` spins, each -1 or +1."""
+
+    n_sites: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
+
+    @property
+    def size(self) -> float:
+        return 2**self.n_sites
+
+    def as_points(self, points: Points) -> np.ndarray:
+        return Sites(self.n_sites, 2).as_points(points)
+
+    def contains(self, points: Points) -> np.ndarray:
+        x = _numbers(points, 2)
+        if x.shape[1] != self.n_sites:
+            return np.zeros(len(x), dtype=bool)
+        return (np.abs(x) == 1).all(axis=1)
+
+    def _enumerate(self) -> np.ndarray:
+        return 2 * Sites(self.n_sites, 2).enumerate() - 1
+
+
+@dataclass(frozen=True)
+class Interval(Support):
+    """The real numbers between ``low`` and ``high``, both ends included."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low, high = real("low", self.low), real("high", self.high)
+        if low >= high:
+            raise ValueError(f"low must be below high, got low={low}, high={high}")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def size(self) -> float:
+        return math.inf
+
+    def as_points(self, points: Points) -> np.ndarray:
+        return _numbers(points, 1).astype(float)
+
+    def contains(self, points: Points) -> np.ndarray:
+        x = _numbers(points, 1)
+        return (x >= self.low) & (x <= self.high)
+
+
+@dataclass(frozen=True)
+class Pair(Support):
+    """All pairs of a point of ``first`` and a point of ``second``: a tuple of two batches."""
+
+    first: Support
+    second: Support
+
+    @property
+    def size(self) -> float:
+        return self.first.size * self.second.size
+
+    def as_points(self, points: Points) -> tuple[Points, Points]:
+        if not isinstance(points, (tuple, list)) or len(points) != 2:
+            raise TypeError("points on a product must be a pair (first, second) of batches")
+        x, y = self.first.as_points(points[0]), self.second.as_points(points[1])
+        if batch_size(x) != batch_size(y):
+            raise ValueError(
+                f"both parts of a pair must have equal length, got {batch_size(x)} "
+                f"and {batch_size(y)}"
+            )
+        return x, y
+
+    def contains(self, points: Points) -> np.ndarray:
+        x, y = self.as_points(points)
+        return self.first.contains(x) & self.second.contains(y)
+
+    def _enumerate(self) -> tuple[Points, Points]:
+        x, y = self.first.enumerate(), self.second.enumerate()
+        n, m = batch_size(x), batch_size(y)
+        return take(x, np.repeat(np.arange(n), m)), take(y, np.tile(np.arange(m), n))
+
+
+@dataclass(frozen=True)
+class Image(Support):
+    """The image of a support under an invertible map."""
+
+    base: Support
+    forward: Callable[[Points], Points]
+    inverse: Callable[[Points], Points]
+
+    @property
+    def size(self) -> float:
+        return self.base.size
+
+    def as_points(self, points: Points) -> Points:
+        if isinstance(points, tuple):
+            return points
+        array = np.asarray(points)
+        return _numbers(array, max(array.ndim, 1))
+
+    def contains(self, points: Points) -> np.ndarray:
+        y = self.as_points(points)
+        # A map such as y // 2 sends points beside the image onto the support, hence the way back.
+        x = self.inverse(y)
+        inside = np.asarray(self.base.contains(x), dtype=bool)
+        back = self.forward(take(x, inside))
+        kept = take(y, inside)
+        pairs = zip(
+            kept if isinstance(kept, tuple) else (kept,),
+            back if isinstance(back, tuple) else (back,),
+            strict=True,
+        )
+        same = np.ones(int(inside.sum()), dtype=bool)
+        for a, b in pairs:
+            close = np.isclose(np.asarray(a, float), np.asarray(b, float), rtol=1e-9, atol=1e-12)
+            same &= close.reshape(len(same), -1).all(axis=1)
+        inside[inside] = same
+        return inside
+
+    def _enumerate(self) -> Points:
+        return self.forward(self.base.enumerate())
+
+
+def batch_size(points: Points) -> int:
+    """Return the number of points in a batch."""
+    return batch_size(points[0]) if isinstance(points, tuple) else len(points)
+
+
+def take(points: Points, index: np.ndarray) -> Points:
+    """Return the points of a batch at the given positions."""
+    if isinstance(points, tuple):
+        return tuple(take(part, index) for part in points)
+    return points[index]
+
+
+def rows(points: Points) -> list[bytes] | list[tuple]:
+    """Return one hashable key for each point of a batch, equal where points are equal."""
+    if isinstance(points, tuple):
+        return list(zip(*(rows(part) for part in points), strict=True))
+    array = np.ascontiguousarray(points)
+    return [row.tobytes() for row in array]
