@@ -1,0 +1,214 @@
+"""The Brownian kernel on the integers, where everything is written down in closed form.
+
+Under k(x, y) = min(x, y) + c the process starts at variance c and gathers one unit for each
+step, so increments over disjoint stretches are independent. Given its values at sorted nodes the
+mean is the piecewise-linear interpolant: towards zero at -c below the first node, constant beyond
+the last. The weights are the sums of its hat functions under the measure.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .measures import Counting, IntegerMeasure
+
+__all__ = ["BrownianGram", "brownian_weights"]
+
+#: Longest stretch of integers that is summed one by one.
+STRETCH_LIMIT = 2**22
+
+#: The tail left out weighs less than exp of this, relative to the mass at the last node.
+LOG_NEGLIGIBLE = -42.0
+
+
+@dataclass(frozen=True, eq=False)
+class BrownianGram:
+    """The Gram matrix of min(x, y) + c, diagonal in the increments of sorted nodes.
+
+    Parameters
+    ----------
+    order : ndarray of shape (N,)
+        Positions of the nodes in rising order.
+    steps : ndarray of shape (N,)
+        Prior variances of the increments: x_1 + c, x_2 - x_1, ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gram = BrownianGram.of_nodes(np.array([2, 0]), shift=1.0)
+    >>> float(gram.quadratic_form(np.array([3.0, 1.0])))
+    3.0
+    """
+
+    order: np.ndarray = field(repr=False)
+    steps: np.ndarray = field(repr=False)
+
+    @classmethod
+    def of_nodes(cls, nodes: np.ndarray, shift: float) -> "BrownianGram":
+        """Factorise on nodes above ``-shift``."""
+        order = np.argsort(nodes, kind="stable")
+        return cls(order, np.diff(nodes[order].astype(float), prepend=-shift))
+
+    @property
+    def jitter(self) -> float:
+        """Zero: none is needed."""
+        return 0.0
+
+    @property
+    def n_informative(self) -> int:
+        """Number of nodes."""
+        return len(self.order)
+
+    @property
+    def log_det(self) -> float:
+        """Logarithm of det K."""
+        return float(np.log(self.steps).sum())
+
+    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
+        """Return y'K^-1 y over the last axis: squared increments over their variances."""
+        increments = np.diff(np.asarray(values, float)[..., self.order], prepend=0.0, axis=-1)
+        return (np.square(increments) / self.steps).sum(axis=-1)
+
+
+def brownian_weights(
+    nodes: np.ndarray, measure: IntegerMeasure, shift: float
+) -> dict[str, Any] | None:
+    """Weights and posterior variance of the Brownian kernel.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (N,)
+        Distinct non-negative integers.
+    measure : IntegerMeasure
+        On non-negative integers.
+    shift : float
+        The constant c in min(x, y) + c; positive, or zero with no node at zero.
+
+    Returns
+    -------
+    dict or None
+        ``weights``, ``log_abs_weights`` and ``variance``; ``None`` when the measure spreads over
+        too many integers to sum one by one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.measures import Counting
+    >>> brownian_weights(np.array([0, 3]), Counting(3), 1.0)["weights"]
+    array([2., 2.])
+    """
+    order = np.argsort(nodes, kind="stable")
+    x = nodes[order]
+    if isinstance(measure, Counting):
+        log_weights, variance = _counting(x, measure.maximum, shift)
+    else:
+        listed = _listed(measure, int(x[-1]))
+        if listed is None:
+            return None
+        log_weights, variance = _summed(x, *listed, shift)
+    out = np.empty(len(x))
+    out[order] = log_weights
+    with np.errstate(under="ignore"):
+        return {"weights": np.exp(out), "log_abs_weights": out, "variance": variance}
+
+
+def _counting(x: np.ndarray, maximum: int, shift: float) -> tuple[np.ndarray, float]:
+    """Hat sums over 0..maximum: (h - 1) / 2 to either side of a gap h."""
+    gaps = np.diff(x).astype(float)
+    weights = np.ones(len(x))
+    weights[:-1] += (gaps - 1) / 2
+    weights[1:] += (gaps - 1) / 2
+    # The kernel of S - w'y is constant between integers: h - 1 - k less (h - 1) / 2 in a gap.
+    variance = float((gaps * (gaps**2 - 1)).sum()) / 12
+    beyond = float(maximum - x[-1])
+    weights[-1] += beyond
+    variance += beyond * (beyond + 1) * (2 * beyond + 1) / 6
+    below = float(x[0])
+    share = below * ((below - 1) / 2 + shift) / (below + shift) if below else 0.0
+    weights[0] += share
+    left = below - 1 - np.arange(below)  # integers between the stretch and the first node
+    variance += shift * (below - share) ** 2 + float(np.square(left - share).sum())
+    return np.log(weights), variance
+
+
+def _listed(measure: IntegerMeasure, last: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """All integers with mass, up to a negligible tail beyond the last node, and their log mass."""
+    low = int(measure.ends[0])
+    high = max(last, measure.effective_range()[1])
+    while True:
+        if high - low > STRETCH_LIMIT:
+            return None
+        x = np.arange(low, high + 1)
+        log_prob = measure.log_prob(x)
+        beyond = log_prob[x >= last]
+        peak = beyond.max()
+        log_beyond = peak + math.log(np.exp(beyond - peak).sum())
+        if measure.log_tail(high) <= log_beyond + LOG_NEGLIGIBLE:
+            return x, log_prob
+        high += max(high - low, 64)
+
+
+def _summed(
+    nodes: np.ndarray, x: np.ndarray, log_prob: np.ndarray, shift: float
+) -> tuple[np.ndarray, float]:
+    """Hat sums by listing every integer, in logs so that far nodes keep their relative accuracy."""
+    keep = np.isfinite(log_prob)
+    x, log_prob = x[keep], log_prob[keep]
+    place = np.searchsorted(nodes, x, side="right") - 1
+    at_node = (place >= 0) & (nodes[place] == x)
+    beyond = place == len(nodes) - 1
+    below = place < 0
+    between = ~(at_node | beyond | below)
+    left = nodes[np.where(between, place, 0)]
+    gap = np.where(between, nodes[np.where(between, place + 1, 0)] - left, 1)
+    right_share = np.where(between, (x - left) / gap, 0.0)
+    right_share[below] = (x[below] + shift) / (nodes[0] + shift)
+    whole = at_node | beyond
+
+    with np.errstate(divide="ignore"):
+        index = np.concatenate([place[whole], place[between], place[between | below] + 1])
+        terms = np.concatenate(
+            [
+                log_prob[whole],
+                log_prob[between] + np.log1p(-right_share[between]),
+                log_prob[between | below] + np.log(right_share[between | below]),
+            ]
+        )
+    peak = np.full(len(nodes), -np.inf)
+    np.maximum.at(peak, index, terms)
+    peak[np.isneginf(peak)] = 0.0
+    with np.errstate(divide="ignore"):
+        log_weights = peak + np.log(
+            np.bincount(index, np.exp(terms - peak[index]), minlength=len(nodes))
+        )
+    return log_weights, _variance(nodes, x, np.exp(log_prob), at_node, right_share, shift)
+
+
+def _variance(
+    nodes: np.ndarray,
+    x: np.ndarray,
+    prob: np.ndarray,
+    at_node: np.ndarray,
+    right_share: np.ndarray,
+    shift: float,
+) -> float:
+    """Integral of the squared Peano kernel of S - w'y, which is constant between integers.
+
+    In a gap its value on (r, r + 1) is the mass of the gap beyond r less the part of the gap's
+    mass that the right node carries; beyond the last node it is the tail mass itself.
+    """
+    mass = np.zeros(max(int(x[-1]), int(nodes[-1])) + 2)
+    mass[x] = np.where(at_node, 0.0, prob)
+    right = np.zeros_like(mass)
+    right[x] = np.where(at_node, 0.0, prob * right_share)
+    cells = np.arange(len(mass) - 1)
+    gap = np.searchsorted(nodes, cells, side="right")  # 0 below the first node, N beyond the last
+    mass_beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+    gap_end = np.append(nodes, len(mass) - 1)
+    carried = np.bincount(np.searchsorted(nodes, np.arange(len(mass)), side="right"), right)
+    carried = np.append(carried, np.zeros(len(nodes) + 1 - len(carried)))
+    kernel = mass_beyond[cells + 1] - mass_beyond[gap_end[gap]] - carried[gap]
+    start = mass[: int(nodes[0])].sum() - carried[0]
+    return float(np.square(kernel).sum() + shift * start**2)
