@@ -68,8 +68,12 @@ class BrownianGram:
 
     def quadratic_form(self, values: np.ndarray) -> np.ndarray:
         """Return y'K^-1 y over the last axis: squared increments over their variances."""
+        return np.square(self.whiten(values)).sum(axis=-1)
+
+    def whiten(self, values: np.ndarray) -> np.ndarray:
+        """Return the increments over their standard deviations, in rising order of the nodes."""
         increments = np.diff(np.asarray(values, float)[..., self.order], prepend=0.0, axis=-1)
-        return (np.square(increments) / self.steps).sum(axis=-1)
+        return increments / np.sqrt(self.steps)
 
 
 def brownian_weights(

@@ -34,6 +34,9 @@ class Gram(Protocol):
     def quadratic_form(self, values: np.ndarray) -> np.ndarray:
         """Return y' K^-1 y over the last axis of ``values``."""
 
+    def whiten(self, values: np.ndarray) -> np.ndarray:
+        """Return a linear map of the last axis whose squares sum to the quadratic form."""
+
 
 @dataclass(frozen=True, eq=False)
 class DenseGram:
@@ -73,9 +76,12 @@ class DenseGram:
 
     def quadratic_form(self, values: np.ndarray) -> np.ndarray:
         """Return y' (K + jitter * I)^-1 y over the last axis of ``values``."""
+        return np.square(self.whiten(values)).sum(axis=-1)
+
+    def whiten(self, values: np.ndarray) -> np.ndarray:
+        """Return L^-1 y over the last axis of ``values``."""
         flat = np.asarray(values, dtype=float).reshape(-1, len(self.factor))
-        half = solve_triangular(self.factor, flat.T, lower=True)
-        return np.square(half).sum(axis=0).reshape(np.shape(values)[:-1])
+        return solve_triangular(self.factor, flat.T, lower=True).T.reshape(np.shape(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +122,10 @@ class ScaledGram:
     def quadratic_form(self, values: np.ndarray) -> np.ndarray:
         """Return y'K^-1 y over the last axis of ``values``."""
         return self.base.quadratic_form(values) / self.scale
+
+    def whiten(self, values: np.ndarray) -> np.ndarray:
+        """Return the whitened values of the base over the root of the scale."""
+        return self.base.whiten(values) / np.sqrt(self.scale)
 
 
 def factorize_dense(matrix: np.ndarray, jitter: float | None = None) -> DenseGram:
