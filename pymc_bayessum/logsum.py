@@ -40,7 +40,6 @@ from pytensor.graph.replace import _vectorize_node, clone_replace
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.tensor.symbolic import TensorSymbolicOp
 from pytensor.tensor.variable import TensorVariable
-from scipy.linalg import solve_triangular
 
 if TYPE_CHECKING:
     from pymc_bayessum.rules import Rule
@@ -52,24 +51,26 @@ __all__ = [
     "find_normalizers",
     "log_normalizer",
     "normalized",
+    "signed_log_sum",
 ]
 
 
 class SignedLogSum(TensorSymbolicOp):
-    r"""Signed weighted log-sum over the last axis, :math:`\log \sum_i w_i e^{a_i}`.
+    r"""Signed log-sum over the last axis, :math:`\log \sum_i s_i e^{a_i + c_i}`.
 
-    Called as ``SignedLogSum()(a, w)`` or ``SignedLogSum(shifted=True)(a, w, shift)``.  The batch
-    dimensions of ``a`` and ``w`` broadcast; the result has the dtype of ``a``.
+    Inputs are the terms ``a`` of shape (..., N), the logarithms ``c`` of the weights' absolute
+    values and their signs ``s`` (each of a shape that broadcasts against ``a``), and with
+    ``shifted`` a fourth of the batch shape.  The result has the dtype of ``a``.
+    :func:`signed_log_sum` takes plain weights.
 
-    The largest term :math:`m = \max_i (a_i + \log|w_i|)` is taken out of the sum for stability.
-    A ``shift`` close to it, known in closed form, spares the pass over the terms that finds it,
-    and then no array over rows and nodes has to be held.  The result does not depend on the
-    shift, so no gradient flows through it.
+    The largest term :math:`m = \max_i (a_i + c_i)` is taken out of the sum for stability.  A
+    shift close to it, known in closed form, spares the pass over the terms that finds it, and
+    then no array over rows and nodes has to be held.  The result does not depend on the shift,
+    so no gradient flows through it.
 
-    Terms with :math:`w_i = 0` or :math:`a_i = -\infty` add nothing.  If all do the value is
-    -inf with a zero gradient; if the sum is negative (or cancels to zero) the value is NaN with
-    a zero gradient.  Derivatives with respect to ``a`` of any order are those of the sum; with
-    respect to ``w`` they exist where :math:`w_i \neq 0`.
+    Terms with :math:`c_i = -\infty` (a zero weight) or :math:`a_i = -\infty` add nothing.  If all
+    do the value is -inf with a zero gradient; if the sum is negative (or cancels to zero) the
+    value is NaN with a zero gradient.  Derivatives of any order are those of the sum.
 
     It is a `SymbolicOp`: a named node until compilation, when it is inlined, so that every
     backend fuses it with what surrounds it.
@@ -77,16 +78,16 @@ class SignedLogSum(TensorSymbolicOp):
     Parameters
     ----------
     rule : Rule, optional
-        The rule the weights belong to; its ``log_base`` is then subtracted from ``a``, and any
-        further inputs are the nodes, kept for :func:`find_normalizers`.
+        The rule the weights belong to.  Any further inputs are its nodes; they do not enter the
+        sum and are kept for :func:`find_normalizers`.
     shifted : bool
-        Whether a third input holds the shift, of the batch shape.
+        Whether a fourth input holds the shift.
 
     Examples
     --------
     >>> import numpy as np
-    >>> value = SignedLogSum()(np.array([0.0, 1.0]), np.array([2.0, -0.5]))
-    >>> bool(np.isclose(value.eval(), np.log(2.0 - 0.5 * np.e)))
+    >>> value = SignedLogSum()(np.zeros(3), np.log([1.0, 4.0, 2.0]), np.array([1.0, 1.0, -1.0]))
+    >>> bool(np.isclose(value.eval(), np.log(3.0)))
     True
     """
 
@@ -101,25 +102,24 @@ class SignedLogSum(TensorSymbolicOp):
         super().__init__(input_types=input_types, **kwargs)
 
     @staticmethod
-    def filter_inputs(a, w, *rest):
-        """Cast the terms to a float type and the weights (and a shift) to the same."""
+    def filter_inputs(a, log_weights, signs, *rest):
+        """Cast the terms to a float type and the weights to the same."""
         a = pt.as_tensor_variable(a)
         if a.dtype not in {"float16", "float32", "float64"}:
             a = pt.cast(a, pytensor.config.floatX)
-        return a, _constant_as(w, a.dtype), *(pt.as_tensor_variable(x) for x in rest)
+        weights = (_as_dtype(log_weights, a.dtype), _as_dtype(signs, a.dtype))
+        return a, *weights, *(pt.as_tensor_variable(x) for x in rest)
 
-    def build_inner_graph(self, a, w, *rest):
+    def build_inner_graph(self, a, log_weights, signs, *rest):
         """Write the sum in elementwise operations and reductions, which every backend has."""
-        if self.rule is not None:
-            a = a - np.asarray(self.rule.log_base, dtype=a.dtype)
-        terms = a + pt.log(pt.abs(w))
+        terms = a + log_weights
         if self.shifted:
             level = disconnected_grad(pt.cast(rest[0], a.dtype))
         else:
             peak = disconnected_grad(pt.max(terms, axis=-1))
             # An infinite level would turn exp(-inf - level) into NaN.
             level = pt.switch(pt.isinf(peak), 0, peak)
-        total = pt.sum(pt.sign(w) * pt.exp(terms - level[..., None]), axis=-1)
+        total = pt.sum(signs * pt.exp(terms - level[..., None]), axis=-1)
         positive = pt.gt(total, 0)
         empty = pt.eq(total, 0) if self.shifted else pt.eq(peak, -np.inf)
         # The inner switch keeps the gradient zero, not NaN, where there is no logarithm.
@@ -134,8 +134,8 @@ class SignedLogSum(TensorSymbolicOp):
 @_vectorize_node.register(SignedLogSum)
 def _vectorize_signed_log_sum(op, node, *batched):
     """Batch dimensions broadcast already: only line up the core dimensions on the right."""
-    core_ndim = max(node.inputs[0].type.ndim, node.inputs[1].type.ndim)
-    wanted = [core_ndim, core_ndim] + ([core_ndim - 1] if op.shifted else [])
+    core_ndim = max(x.type.ndim for x in node.inputs[:3])
+    wanted = [core_ndim] * 3 + ([core_ndim - 1] if op.shifted else [])
     aligned = [
         _pad_core(new, old.type.ndim, ndim)
         for new, old, ndim in zip(batched, node.inputs, wanted, strict=False)
@@ -151,13 +151,44 @@ def _pad_core(batched: Any, core_ndim: int, wanted: int) -> Any:
     return pt.expand_dims(batched, tuple(range(n_batch, n_batch + wanted - core_ndim)))
 
 
-def _constant_as(value: Any, dtype: str) -> Any:
+def _as_dtype(value: Any, dtype: str) -> Any:
     """Cast to ``dtype``, at once if it is data, so that the graph holds a plain constant."""
     if isinstance(value, Constant):
         value = value.data
     if isinstance(value, Variable):
         return pt.cast(value, dtype)
     return pt.as_tensor_variable(np.asarray(value, dtype=dtype))
+
+
+def signed_log_sum(a: Any, weights: Any, shift: Any = None) -> TensorVariable:
+    r"""Return :math:`\log \sum_i w_i e^{a_i}` over the last axis, for weights of either sign.
+
+    Parameters
+    ----------
+    a : tensor of shape (..., N)
+        Logarithms of the terms, -inf allowed.
+    weights : tensor of a shape that broadcasts against ``a``
+        Zero and negative weights allowed.
+    shift : tensor of the batch shape (...), optional
+        A value near the largest :math:`a_i + \log|w_i|`, in place of the search for it.
+
+    Returns
+    -------
+    TensorVariable of the batch shape
+        NaN where the sum is not positive, -inf where it has no terms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> value = signed_log_sum(np.array([0.0, 1.0]), np.array([2.0, -0.5]))
+    >>> bool(np.isclose(value.eval(), np.log(2.0 - 0.5 * np.e)))
+    True
+    """
+    weights = pt.as_tensor_variable(weights)
+    inputs = [a, pt.log(pt.abs(weights)), pt.sign(weights)]
+    if shift is None:
+        return SignedLogSum()(*inputs)
+    return SignedLogSum(shifted=True)(*inputs, shift)
 
 
 def log_normalizer(
@@ -213,13 +244,13 @@ def log_normalizer(
         nodes = _as_constants(rule.nodes)
         log_f = log_f(nodes if isinstance(rule.nodes, tuple) else nodes[0])
     log_f = pt.as_tensor_variable(log_f)
-    n_nodes = len(rule.weights)
+    n_nodes = len(rule)
     if log_f.type.ndim == 0 or log_f.type.shape[-1] not in {n_nodes, None}:
         raise ValueError(
             f"log_f must have the {n_nodes} nodes of the rule along its last axis, "
             f"got a tensor of shape {log_f.type.shape}"
         )
-    inputs = [log_f, rule.weights]
+    inputs = [log_f, rule.log_abs_weights - rule.log_base, rule.signs]
     if shift is not None:
         shift = pt.as_tensor_variable(shift)
         if shift.type.ndim >= log_f.type.ndim:
@@ -234,16 +265,17 @@ def log_normalizer(
 
 def _log_z_sd(log_f: TensorVariable, rule: "Rule") -> TensorVariable:
     """Return the delta-method sd of log Z: sqrt(V y'K^-1 y / N) / w'y, for y scaled by its peak."""
-    terms = log_f - np.asarray(rule.log_base, dtype=log_f.dtype)
-    peak = pt.max(terms, axis=-1, keepdims=True)
-    y = pt.exp(terms - pt.switch(pt.isinf(peak), 0, peak))
-    # The inverse Cholesky factor, not K^-1: a sum of squares cannot come out negative.
-    gram = rule.kernel(rule.nodes, rule.nodes) + rule.jitter * np.eye(len(rule.weights))
-    factor = solve_triangular(np.linalg.cholesky(gram), np.eye(len(gram)), lower=True)
-    squares = pt.sum(pt.dot(y, factor.T.astype(log_f.dtype)) ** 2, axis=-1)
-    mean = pt.sum(np.asarray(rule.weights, dtype=log_f.dtype) * y, axis=-1)
-    sd = pt.sqrt(rule.variance / len(gram) * squares) / mean
-    return pt.switch(pt.gt(mean, 0), sd, np.nan)
+    exponents = log_f - np.asarray(rule.log_base, dtype=log_f.dtype)
+    peak = disconnected_grad(pt.max(exponents, axis=-1, keepdims=True))
+    y = pt.exp(exponents - pt.switch(pt.isinf(peak), 0, peak))
+    total = pt.sum(np.asarray(rule.weights, dtype=log_f.dtype) * y, axis=-1)
+    # A sum of squares, unlike y'K^-1 y with the inverse written out, cannot come out negative.
+    whitened = pt.dot(y, np.asarray(rule.gram.whiten(np.eye(len(rule))), dtype=log_f.dtype))
+    form = pt.sum(whitened**2, axis=-1)
+    variance = rule.variance / rule.gram.n_informative if rule.variance else 0.0
+    positive = pt.gt(total, 0)
+    sd = pt.sqrt(variance * form) / pt.switch(positive, total, 1)
+    return pt.switch(positive, sd, np.nan).astype(log_f.dtype)
 
 
 def _as_constants(nodes: Any) -> tuple[TensorVariable, ...]:
@@ -309,17 +341,17 @@ class Normalizer:
         The name of that term.
     """
 
-    log_z: TensorVariable
+    log_z: Variable
     inputs: tuple[Variable, ...]
     rule: "Rule | None" = None
-    log_f: TensorVariable | None = None
-    nodes: tuple[TensorVariable, ...] = ()
+    log_f: Variable | None = None
+    nodes: tuple[Variable, ...] = ()
     reference: Callable[..., np.ndarray] | None = None
     parameters: tuple[Variable, ...] = ()
-    term: TensorVariable | None = None
+    term: Variable | None = None
     name: str | None = None
 
-    def log_f_at(self, nodes: Any) -> TensorVariable:
+    def log_f_at(self, nodes: Any) -> Variable:
         """Return the log summand at other nodes, of shape (..., number of those nodes).
 
         Parameters
@@ -332,17 +364,17 @@ class Normalizer:
                 "the log summand was given to log_normalizer as a tensor over the nodes of the "
                 "rule; only a callable log_f can be evaluated at other nodes"
             )
-        swaps = dict(zip(self.nodes, _as_constants(nodes), strict=True))
+        swaps: dict[Variable, Variable] = dict(zip(self.nodes, _as_constants(nodes), strict=True))
         return clone_replace(self.log_f, swaps, rebuild_strict=False)
 
-    def count(self) -> TensorVariable:
+    def count(self) -> Variable:
         """Return how often each log Z is subtracted in ``term``, of the shape of ``log_z``.
 
         An error of log Z counts this many times in the log-likelihood.
         """
         if self.term is None:
             raise ValueError("this normaliser was found outside of a log-probability")
-        return -pytensor.grad(pt.sum(self.term), self.log_z)
+        return pytensor.grad(-pt.sum(self.term), self.log_z)  # type: ignore[return-value]
 
 
 @singledispatch
@@ -373,7 +405,7 @@ def describe_normalizer(op: Any, node: Apply) -> Normalizer | None:
 def _describe_signed_log_sum(op: SignedLogSum, node: Apply) -> Normalizer | None:
     if op.rule is None:
         return None
-    first_node = 3 if op.shifted else 2
+    first_node = 4 if op.shifted else 3
     return Normalizer(
         log_z=node.outputs[0],
         inputs=(node.inputs[0],),
@@ -416,11 +448,10 @@ def find_normalizers(graph: Any) -> list[Normalizer]:
         raise TypeError(
             f"graph must be a PyMC model, a variable or a sequence of variables, got {graph!r}"
         )
-    free = set(graph.free_RVs)
-    return [found for term in _terms(graph) for found in _search([term], free)]
+    return [found for term in _terms(graph) for found in _search([term], graph.free_RVs)]
 
 
-def _search(terms: Iterable[Variable], free: set[Variable] | None = None) -> list[Normalizer]:
+def _search(terms: Iterable[Variable], free: Sequence[Variable] = ()) -> list[Normalizer]:
     records = []
     for term in terms:
         seen: set[Apply] = set()
@@ -436,10 +467,10 @@ def _search(terms: Iterable[Variable], free: set[Variable] | None = None) -> lis
     return records
 
 
-def _free_variables(variable: Variable, free: set[Variable] | None) -> tuple[Variable, ...]:
-    if free is None:
-        return tuple(explicit_graph_inputs([variable]))
-    return tuple(v for v in ancestors([variable], blockers=free) if v in free)
+def _free_variables(variable: Variable, free: Sequence[Variable]) -> tuple[Variable, ...]:
+    """Return the model's variables it depends on, in their order, or else the graph's inputs."""
+    reached = set(ancestors([variable], blockers=free))
+    return tuple(v for v in free if v in reached) or tuple(explicit_graph_inputs([variable]))
 
 
 def _terms(model: Any) -> list[TensorVariable]:
