@@ -3,6 +3,7 @@
 from .base import First, Kernel, Product, Pullback, Scaled, Second, Sum, Tensor
 from .line import Brownian, IntegratedBrownian, Matern, Polynomial, SquaredExponential
 from .sites import ExpHamming, Tanimoto, hamming
+from .stein import Stein
 
 __all__ = [
     "Brownian",
@@ -17,6 +18,7 @@ __all__ = [
     "Scaled",
     "Second",
     "SquaredExponential",
+    "Stein",
     "Sum",
     "Tanimoto",
     "Tensor",
