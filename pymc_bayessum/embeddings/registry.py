@@ -1,4 +1,4 @@
-"""The registry of closed forms and the way from a (kernel, measure) pair to its embedding."""
+"""The registry of closed forms: one function for each (kernel, measure) pair."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -10,7 +10,7 @@ from ..kernels import Kernel
 from ..measures import Measure
 from ..measures.supports import Points
 
-__all__ = ["Embedding", "closed_kernels", "find_row", "register"]
+__all__ = ["Embedding", "find_row", "register", "registered_kernels"]
 
 
 class Embedding:
@@ -26,8 +26,7 @@ class Embedding:
 
     Examples
     --------
-    >>> import pymc_bayessum.embeddings as embeddings
-    >>> from pymc_bayessum import kernels, measures
+    >>> from pymc_bayessum import embeddings, kernels, measures
     >>> e = embeddings.embed(kernels.Brownian(shift=0.0), measures.Poisson(30.0))
     >>> round(e.initial_error, 3)
     26.916
@@ -51,16 +50,17 @@ class Embedding:
         return float(self._initial() if callable(self._initial) else self._initial)
 
 
-Row = Callable[[Any, Any], Embedding]
+Row = Callable[[Any, Any], "Embedding | None"]
 F = TypeVar("F", bound=Row)
 
-_ROWS: dict[tuple[type[Kernel], type[Measure]], Row] = {}
+_ROWS: dict[tuple[type, type], Row] = {}
 
 
-def register(kernel_type: type[Kernel], measure_type: type[Measure]) -> Callable[[F], F]:
+def register(kernel_type: type, measure_type: type) -> Callable[[F], F]:
     """Decorate a function ``(kernel, measure) -> Embedding`` to enter it in the registry.
 
-    Subclasses are covered; the most specific row wins.
+    Subclasses are covered; the most specific row wins. A row may return ``None`` for parameters
+    it has no closed form for.
 
     Parameters
     ----------
@@ -69,6 +69,7 @@ def register(kernel_type: type[Kernel], measure_type: type[Measure]) -> Callable
 
     Examples
     --------
+    >>> import numpy as np
     >>> from pymc_bayessum import embeddings, kernels, measures
     >>> class Constant(kernels.Kernel):
     ...     def __call__(self, x, y):
@@ -76,7 +77,6 @@ def register(kernel_type: type[Kernel], measure_type: type[Measure]) -> Callable
     ...
     ...     def diagonal(self, x):
     ...         return np.ones(len(x))
-    >>> import numpy as np
     >>> @embeddings.register(Constant, measures.Poisson)
     ... def constant_poisson(kernel, measure):
     ...     return embeddings.Embedding(lambda y: np.ones(len(y)), 1.0)
@@ -95,22 +95,16 @@ def register(kernel_type: type[Kernel], measure_type: type[Measure]) -> Callable
     return enter
 
 
-def find_row(kernel: Kernel, measure: Measure) -> Row | None:
-    """Return the most specific row for a pair, or ``None``."""
+def find_row(kernel: Kernel, measure: Measure) -> Embedding | None:
+    """Embedding by the most specific row for a pair, or ``None`` when there is none."""
     for kernel_type in type(kernel).__mro__:
         for measure_type in type(measure).__mro__:
             row = _ROWS.get((kernel_type, measure_type))
             if row is not None:
-                return row
+                return row(kernel, measure)
     return None
 
 
-def closed_kernels(measure: Measure) -> list[str]:
-    """Names of the kernels with a row for a measure, sorted."""
-    return sorted(
-        {
-            kernel_type.__name__
-            for kernel_type, measure_type in _ROWS
-            if isinstance(measure, measure_type)
-        }
-    )
+def registered_kernels(measure: Measure) -> list[type]:
+    """Kernel types with a row for a measure."""
+    return [kernel for kernel, kind in _ROWS if isinstance(measure, kind)]

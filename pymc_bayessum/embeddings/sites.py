@@ -1,29 +1,329 @@
 """Closed embeddings on vectors of sites."""
 
 import math
+from functools import singledispatch
 
 import numpy as np
+from scipy import special
 
-from ..kernels import ExpHamming
-from ..measures import UniformCategorical, UniformSpins
+from ..kernels import ExpHamming, Tanimoto
+from ..measures import (
+    Measure,
+    Mixture,
+    ProductCategorical,
+    SiteMeasure,
+    TreeCategorical,
+    UniformCategorical,
+    UniformSpins,
+)
 from .registry import Embedding, register
+
+__all__ = ["exp_hamming_cross"]
+
+
+def _states(y: np.ndarray, measure: Measure) -> np.ndarray:
+    inside = measure.support.contains(y)
+    if not inside.all():
+        raise ValueError(
+            f"points must lie in {measure.support}, got {y[~inside][0]} at row "
+            f"{int(np.flatnonzero(~inside)[0])}"
+        )
+    return y
 
 
 @register(ExpHamming, UniformCategorical)
 def exp_hamming_uniform(kernel: ExpHamming, measure: UniformCategorical) -> Embedding:
     r"""Exponential Hamming kernel under the uniform distribution, the same at every point.
 
-    .. math:: \mu(y) = \left(\frac{1 + (S - 1) e^{-\lambda}}{S}\right)^L
+    .. math:: \mu(y) = E[k(X, X')] = \left(\frac{1 + (S - 1) e^{-\lambda}}{S}\right)^L
     """
-    miss = -math.expm1(-kernel.decay) * (measure.n_states - 1) / measure.n_states
-    value = math.exp(measure.n_sites * math.log1p(-miss))
-    return Embedding(lambda y: np.full(len(y), value), value)
+    value = _uniform_value(kernel, measure.n_sites, measure.n_states)
+    return Embedding(lambda y: np.full(len(_states(y, measure)), value), value)
 
 
 @register(ExpHamming, UniformSpins)
 def exp_hamming_spins(kernel: ExpHamming, measure: UniformSpins) -> Embedding:
     r"""Exponential Hamming kernel under uniform spins.
 
-    .. math:: \mu(y) = e^{-\lambda L / 2} \cosh(\lambda / 2)^L
+    .. math:: \mu(y) = E[k(X, X')] = e^{-\lambda L / 2} \cosh(\lambda / 2)^L
+              = \left(\frac{1 + e^{-\lambda}}{2}\right)^L
     """
-    return exp_hamming_uniform(kernel, UniformCategorical(measure.n_sites, 2))
+    value = _uniform_value(kernel, measure.n_sites, 2)
+    return Embedding(lambda y: np.full(len(_states(y, measure)), value), value)
+
+
+def _uniform_value(kernel: ExpHamming, n_sites: int, n_states: int) -> float:
+    miss = -math.expm1(-kernel.decay) * (n_states - 1) / n_states
+    return math.exp(n_sites * math.log1p(-miss))
+
+
+@register(ExpHamming, ProductCategorical)
+def exp_hamming_product(kernel: ExpHamming, measure: ProductCategorical) -> Embedding:
+    r"""Exponential Hamming kernel under independent sites.
+
+    .. math:: \mu(y) = \prod_j \left(e^{-\lambda} + (1 - e^{-\lambda}) q_j(y_j)\right), \qquad
+              E[k(X, X')] = \prod_j \left(e^{-\lambda}
+              + (1 - e^{-\lambda}) \sum_s q_j(s)^2\right)
+    """
+    drop = -math.expm1(-kernel.decay)
+    sites = np.arange(measure.n_sites)
+
+    def mean(y: np.ndarray) -> np.ndarray:
+        q = measure.probs[sites, _states(y, measure)]
+        return np.exp(np.log1p(-drop * (1.0 - q)).sum(axis=1))
+
+    return Embedding(mean, lambda: _with_itself(kernel, measure))
+
+
+@register(ExpHamming, TreeCategorical)
+def exp_hamming_tree(kernel: ExpHamming, measure: TreeCategorical) -> Embedding:
+    r"""Exponential Hamming kernel under a Markov chain, tree or forest, by message passing.
+
+    The kernel is a product over sites of :math:`\phi_y(x) = e^{-\lambda [x \ne y]}`, so from the
+    leaves up
+
+    .. math:: m_j(a) = \sum_b T_j(a, b)\, \phi_{y_j}(b) \prod_{c \text{ child of } j} m_c(b)
+
+    and :math:`\mu(y)` is the product over the roots. For the initial error the same is done for
+    pairs of states, where a table acts as :math:`T M T^\top`. Cost O(N L S^2) and O(L S^3).
+    """
+    apart = math.exp(-kernel.decay)
+
+    def mean(y: np.ndarray) -> np.ndarray:
+        y = _states(y, measure)
+        n = len(y)
+        rows = np.arange(n)
+        inbox: dict[int, np.ndarray] = {}
+        total = np.ones(n)
+        for site in measure.site_order[::-1]:
+            belief = np.full((n, measure.n_states), apart)
+            belief[rows, y[:, site]] = 1.0
+            if site in inbox:
+                belief *= inbox.pop(site)
+            parent = int(measure.parent[site])
+            if parent < 0:
+                total *= belief @ measure.root[np.searchsorted(measure.roots, site)]
+                continue
+            message = belief @ measure.table(site).T
+            inbox[parent] = inbox[parent] * message if parent in inbox else message
+        return total
+
+    return Embedding(mean, lambda: _with_itself(kernel, measure))
+
+
+def _with_itself(kernel: ExpHamming, measure: SiteMeasure) -> float:
+    value = exp_hamming_cross(kernel, measure, measure)
+    assert value is not None, "the edges of one forest make a forest"
+    return value
+
+
+@singledispatch
+def _as_forest(measure: SiteMeasure) -> TreeCategorical:
+    """Write a site measure as a forest."""
+    raise NotImplementedError(f"{type(measure).__name__} is not a product, chain, tree or forest")
+
+
+@_as_forest.register
+def _(measure: TreeCategorical) -> TreeCategorical:
+    return measure
+
+
+@_as_forest.register
+def _(measure: ProductCategorical) -> TreeCategorical:
+    return TreeCategorical(measure.probs, np.zeros((0, 2)), np.zeros((0, 1, 1)))
+
+
+@_as_forest.register
+def _(measure: UniformCategorical) -> TreeCategorical:
+    probs = np.full((measure.n_sites, measure.n_states), 1.0 / measure.n_states)
+    return _as_forest(ProductCategorical(probs))
+
+
+def _oriented_tables(measure: TreeCategorical, order: list[tuple[int, int]]) -> list[np.ndarray]:
+    """Tables of each child given its parent, along another orientation of a larger forest.
+
+    ``order`` holds (parent, child) pairs. An edge that the measure lacks joins independent parts,
+    so its table repeats the marginal of the child.
+    """
+    marginals = measure.marginals()
+    tables = []
+    for parent, child in order:
+        if measure.parent[child] == parent:
+            tables.append(measure.table(child))
+        elif measure.parent[parent] == child:
+            joint = marginals[child][:, None] * measure.table(parent)
+            mass = joint.sum(axis=0)
+            # A state without mass never occurs; any row does there.
+            safe = np.where(mass > 0, mass, 1.0)
+            tables.append(np.where(mass > 0, joint / safe, 1.0 / len(mass)).T)
+        else:
+            tables.append(np.broadcast_to(marginals[child], (measure.n_states,) * 2))
+    return tables
+
+
+def exp_hamming_cross(kernel: ExpHamming, first: SiteMeasure, second: SiteMeasure) -> float | None:
+    r"""Integral of the exponential Hamming kernel under two site measures.
+
+    For products it is :math:`\prod_j (e^{-\lambda} + (1 - e^{-\lambda}) \sum_s q_j(s) q'_j(s))`.
+    Two trees are passed over together when the edges of both make a forest (the same tree, or a
+    tree and a product, say); otherwise there is no closed form and the answer is ``None``.
+    """
+    drop = -math.expm1(-kernel.decay)
+    if isinstance(first, ProductCategorical) and isinstance(second, ProductCategorical):
+        overlap = (first.probs * second.probs).sum(axis=1)
+        return math.exp(np.log1p(drop * (overlap - 1.0)).sum())
+    p, q = _as_forest(first), _as_forest(second)
+    joined = _join(p.n_sites, np.concatenate([p.edges, q.edges]))
+    if joined is None:
+        return None
+    roots, order = joined
+    belief = np.full((p.n_sites, p.n_states, p.n_states), math.exp(-kernel.decay))
+    belief[:, np.arange(p.n_states), np.arange(p.n_states)] = 1.0
+    tables = zip(order, _oriented_tables(p, order), _oriented_tables(q, order), strict=True)
+    for (parent, child), left, right in reversed(list(tables)):
+        belief[parent] *= left @ belief[child] @ right.T
+    ends = np.einsum("ra,rab,rb->r", p.marginals()[roots], belief[roots], q.marginals()[roots])
+    return float(np.prod(ends))
+
+
+def _join(n_sites: int, edges: np.ndarray) -> tuple[list[int], list[tuple[int, int]]] | None:
+    """Roots and (parent, child) pairs, parents first, of the forest that edges make.
+
+    ``None`` when they close a cycle; an edge given twice counts once.
+    """
+    neighbours: list[set[int]] = [set() for _ in range(n_sites)]
+    for i, j in edges.tolist():
+        neighbours[i].add(j)
+        neighbours[j].add(i)
+    seen = [False] * n_sites
+    roots: list[int] = []
+    order: list[tuple[int, int]] = []
+    for start in range(n_sites):
+        if seen[start]:
+            continue
+        seen[start] = True
+        roots.append(start)
+        queue = [(-1, start)]
+        for before, site in queue:
+            for other in sorted(neighbours[site] - {before}):
+                if seen[other]:
+                    return None
+                seen[other] = True
+                order.append((site, other))
+                queue.append((site, other))
+    return roots, order
+
+
+@register(ExpHamming, Mixture)
+def exp_hamming_mixture(kernel: ExpHamming, measure: Mixture) -> Embedding | None:
+    r"""Exponential Hamming kernel under a mixture of products, :math:`\sum_i w_i Q_i`.
+
+    The mean embedding is the mixture of those of the parts, and
+
+    .. math:: E[k(X, X')] = \sum_{i, i'} w_i w_{i'} \prod_j \left(e^{-\lambda}
+              + (1 - e^{-\lambda}) \sum_s q_{ij}(s) q_{i'j}(s)\right) .
+
+    Mixtures with other parts go through :func:`cross`, pair by pair.
+    """
+    parts = measure.measures
+    if not all(isinstance(part, ProductCategorical) for part in parts):
+        return None
+    drop = -math.expm1(-kernel.decay)
+    probs = np.stack([part.probs for part in parts])  # type: ignore[attr-defined]
+    sites = np.arange(probs.shape[1])
+
+    def mean(y: np.ndarray) -> np.ndarray:
+        y = _states(y, measure)
+        rows = [np.exp(np.log1p(-drop * (1.0 - q[sites, y])).sum(axis=1)) for q in probs]
+        return measure.weights @ np.stack(rows)
+
+    def initial_error() -> float:
+        overlap = np.einsum("ijs,kjs->jik", probs, probs)
+        pairs = np.exp(np.log1p(drop * (overlap - 1.0)).sum(axis=0))
+        return float(measure.weights @ pairs @ measure.weights)
+
+    return Embedding(mean, initial_error)
+
+
+@register(Tanimoto, UniformCategorical)
+def tanimoto_uniform(kernel: Tanimoto, measure: UniformCategorical) -> Embedding | None:
+    r"""Tanimoto kernel under the uniform distribution on binary vectors.
+
+    For y with t ones, x has :math:`a \sim \mathrm{Bin}(t, 1/2)` ones among them and, independently,
+    :math:`b \sim \mathrm{Bin}(L - t, 1/2)` elsewhere, and :math:`k = a / (t + b)`; hence
+
+    .. math:: \mu(y) = \frac{t}{2}\, E\!\left[\frac{1}{t + b}\right] \quad (t \ge 1), \qquad
+              \mu(0) = 2^{-L}
+
+    the last because k(0, 0) = 1. The initial error is the mean of this over
+    :math:`t \sim \mathrm{Bin}(L, 1/2)`, O(L^2) terms.
+    """
+    if measure.n_states != 2:
+        return None
+    n_sites = measure.n_sites
+
+    def by_ones(t: int) -> float:
+        if t == 0:
+            return 2.0**-n_sites
+        b = np.arange(n_sites - t + 1)
+        return 0.5 * t * float(_half_binomial(n_sites - t) @ (1.0 / (t + b)))
+
+    def mean(y: np.ndarray) -> np.ndarray:
+        counts, inverse = np.unique(_states(y, measure).sum(axis=1), return_inverse=True)
+        return np.array([by_ones(int(t)) for t in counts])[inverse]
+
+    def initial_error() -> float:
+        return float(_half_binomial(n_sites) @ [by_ones(t) for t in range(n_sites + 1)])
+
+    return Embedding(mean, initial_error)
+
+
+def _half_binomial(n: int) -> np.ndarray:
+    """Binomial(n, 1/2) probabilities of 0, ..., n."""
+    k = np.arange(n + 1.0)
+    log_choose = special.gammaln(n + 1.0) - special.gammaln(k + 1.0) - special.gammaln(n - k + 1.0)
+    probs = np.exp(log_choose - n * math.log(2.0))
+    return probs / probs.sum()
+
+
+@register(Tanimoto, ProductCategorical)
+def tanimoto_product(kernel: Tanimoto, measure: ProductCategorical) -> Embedding | None:
+    r"""Tanimoto kernel under independent binary sites with probabilities q of a one.
+
+    For y with ones at the sites A, :math:`\mu(y) = \sum_{j \in A} q_j\, E[1 / (|A| + b)]` with b
+    the number of ones outside A (Poisson-binomial, by convolution in O(L^2)), and
+    :math:`\mu(0) = \prod_j (1 - q_j)`. The initial error follows the counts of sites where both
+    vectors and where either has a one, O(L^3).
+    """
+    if measure.n_states != 2:
+        return None
+    q = measure.probs[:, 1]
+    none = float(np.prod(measure.probs[:, 0]))
+    n_sites = len(q)
+
+    def mean(y: np.ndarray) -> np.ndarray:
+        y = _states(y, measure)
+        ones = y.sum(axis=1)
+        # Distribution of the number of ones of x outside A, all rows at once.
+        count = np.zeros((len(y), n_sites + 1))
+        count[:, 0] = 1.0
+        for site in range(n_sites):
+            rate = np.where(y[:, site] == 0, q[site], 0.0)[:, None]
+            moved = count[:, :-1] * rate
+            count *= 1.0 - rate
+            count[:, 1:] += moved
+        harmonic = (count / np.maximum(ones[:, None] + np.arange(n_sites + 1), 1)).sum(axis=1)
+        return np.where(ones > 0, (y @ q) * harmonic, none)
+
+    def initial_error() -> float:
+        joint = np.zeros((n_sites + 1, n_sites + 1))
+        joint[0, 0] = 1.0
+        for rate in q:
+            moved = joint * (1.0 - rate) ** 2
+            moved[:, 1:] += joint[:, :-1] * 2.0 * rate * (1.0 - rate)
+            moved[1:, 1:] += joint[:-1, :-1] * rate**2
+            joint = moved
+        both, either = np.meshgrid(np.arange(n_sites + 1), np.arange(n_sites + 1), indexing="ij")
+        return float((joint * both / np.maximum(either, 1)).sum() + joint[0, 0])
+
+    return Embedding(mean, initial_error)

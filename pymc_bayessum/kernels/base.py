@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, override
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Kernel(ABC):
     Attributes
     ----------
     growth : float or None
-        Exponent g such that sqrt(k(x, x)) grows no faster than \\|x\\|**g (zero for a bounded
+        Exponent g such that sqrt(k(x, x)) grows no faster than abs(x)**g (zero for a bounded
         kernel), or ``None`` when nothing is known. Sums over infinite supports need it.
     """
 
@@ -96,16 +96,20 @@ class Sum(Kernel):
         _require_kernel("second", self.second)
 
     @property
+    @override
     def growth(self) -> float | None:
         a, b = self.first.growth, self.second.growth
         return None if a is None or b is None else max(a, b)
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.first(x, y) + self.second(x, y)
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.first.diagonal(x) + self.second.diagonal(x)
 
+    @override
     def accepts(self, support: Support) -> bool:
         return self.first.accepts(support) and self.second.accepts(support)
 
@@ -133,16 +137,20 @@ class Product(Kernel):
         _require_kernel("second", self.second)
 
     @property
+    @override
     def growth(self) -> float | None:
         a, b = self.first.growth, self.second.growth
         return None if a is None or b is None else a + b
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.first(x, y) * self.second(x, y)
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.first.diagonal(x) * self.second.diagonal(x)
 
+    @override
     def accepts(self, support: Support) -> bool:
         return self.first.accepts(support) and self.second.accepts(support)
 
@@ -172,15 +180,19 @@ class Scaled(Kernel):
         _require_kernel("base", self.base)
 
     @property
+    @override
     def growth(self) -> float | None:
         return self.base.growth
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.scale * self.base(x, y)
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.scale * self.base.diagonal(x)
 
+    @override
     def accepts(self, support: Support) -> bool:
         return self.base.accepts(support)
 
@@ -206,15 +218,19 @@ class First(Kernel):
         _require_kernel("base", self.base)
 
     @property
+    @override
     def growth(self) -> float | None:
         return self.base.growth
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.base(_part(x, 0), _part(y, 0))
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.base.diagonal(_part(x, 0))
 
+    @override
     def accepts(self, support: Support) -> bool:
         return isinstance(support, Pair) and self.base.accepts(support.first)
 
@@ -240,15 +256,19 @@ class Second(Kernel):
         _require_kernel("base", self.base)
 
     @property
+    @override
     def growth(self) -> float | None:
         return self.base.growth
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.base(_part(x, 1), _part(y, 1))
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.base.diagonal(_part(x, 1))
 
+    @override
     def accepts(self, support: Support) -> bool:
         return isinstance(support, Pair) and self.base.accepts(support.second)
 
@@ -278,16 +298,20 @@ class Tensor(Kernel):
         _require_kernel("second", self.second)
 
     @property
+    @override
     def growth(self) -> float | None:
         a, b = self.first.growth, self.second.growth
         return None if a is None or b is None else a + b
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.first(_part(x, 0), _part(y, 0)) * self.second(_part(x, 1), _part(y, 1))
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.first.diagonal(_part(x, 0)) * self.second.diagonal(_part(x, 1))
 
+    @override
     def accepts(self, support: Support) -> bool:
         return (
             isinstance(support, Pair)
@@ -319,14 +343,22 @@ class Pullback(Kernel):
     base: Kernel
     mapping: Callable[[Points], Points]
 
+    @property
+    @override
+    def growth(self) -> float | None:
+        # A bounded kernel stays bounded; of the rest nothing is known without the mapping.
+        return 0.0 if self.base.growth == 0.0 else None
+
     def __post_init__(self) -> None:
         _require_kernel("base", self.base)
         if not callable(self.mapping):
             raise TypeError(f"mapping must be callable, got {self.mapping!r}")
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.base(self.mapping(x), self.mapping(y))
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.base.diagonal(self.mapping(x))
 

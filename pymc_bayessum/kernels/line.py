@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, override
 
 import numpy as np
 
@@ -75,15 +75,19 @@ class Brownian(Kernel):
         object.__setattr__(self, "shift", shift)
 
     @property
+    @override
     def growth(self) -> float | None:
         return 0.5
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return np.minimum.outer(_half_line(x), _half_line(y)) + self.shift
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return _half_line(x) + self.shift
 
+    @override
     def accepts(self, support: Support) -> bool:
         return _on_half_line(support)
 
@@ -128,9 +132,11 @@ class IntegratedBrownian(Kernel):
         return self.order
 
     @property
+    @override
     def growth(self) -> float | None:
         return self.order + 0.5
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         a = np.minimum.outer(_half_line(x), _half_line(y)) / self.scale
         d = np.abs(np.subtract.outer(_half_line(x), _half_line(y))) / self.scale
@@ -140,10 +146,12 @@ class IntegratedBrownian(Kernel):
             total += math.comb(m, j) / (m + j + 1) * d ** (m - j) * a ** (m + j + 1)
         return total / math.factorial(m) ** 2
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         m = self.order
         return (_half_line(x) / self.scale) ** (2 * m + 1) / ((2 * m + 1) * math.factorial(m) ** 2)
 
+    @override
     def accepts(self, support: Support) -> bool:
         return _on_half_line(support)
 
@@ -190,6 +198,7 @@ class Matern(Kernel):
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
 
     @property
+    @override
     def growth(self) -> float | None:
         return 0.0
 
@@ -223,12 +232,15 @@ class Matern(Kernel):
             total = total * r + coefficient
         return total * np.exp(-r)
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.profile(np.abs(np.subtract.outer(self.warp(x), self.warp(y))))
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return np.ones(len(self.warp(x)))
 
+    @override
     def accepts(self, support: Support) -> bool:
         return _on_half_line(support) if self.transform == "sqrt" else _on_line(support)
 
@@ -257,15 +269,19 @@ class Polynomial(Kernel):
         object.__setattr__(self, "degree", integer("degree", self.degree, 1))
 
     @property
+    @override
     def growth(self) -> float | None:
         return float(self.degree)
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return (np.multiply.outer(_line(x), _line(y)) + 1.0) ** self.degree
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return (_line(x) ** 2 + 1.0) ** self.degree
 
+    @override
     def accepts(self, support: Support) -> bool:
         return _on_line(support)
 
@@ -292,15 +308,19 @@ class SquaredExponential(Kernel):
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
 
     @property
+    @override
     def growth(self) -> float | None:
         return 0.0
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         z = np.subtract.outer(_line(x), _line(y)) / self.lengthscale
         return np.exp(-0.5 * z * z)
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return np.ones(len(_line(x)))
 
+    @override
     def accepts(self, support: Support) -> bool:
         return _on_line(support)

@@ -1,6 +1,7 @@
 """Kernels on vectors of categorical sites."""
 
 from dataclasses import dataclass
+from typing import override
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def _same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hamming(x: Points, y: Points) -> np.ndarray:
-    """Number of sites at which points differ.
+    """Count the sites at which points differ.
 
     Parameters
     ----------
@@ -85,15 +86,19 @@ class ExpHamming(Kernel):
         object.__setattr__(self, "decay", positive("decay", self.decay))
 
     @property
+    @override
     def growth(self) -> float | None:
         return 0.0
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return np.exp(-self.decay * hamming(x, y))
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return np.ones(len(_vectors(x)))
 
+    @override
     def accepts(self, support: Support) -> bool:
         return isinstance(support, (Sites, Spins, Image))
 
@@ -112,18 +117,22 @@ class Tanimoto(Kernel):
     """
 
     @property
+    @override
     def growth(self) -> float | None:
         return 0.0
 
+    @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         a, b = (_binary(v) for v in _same_sites(x, y))
         both = a @ b.T
         either = a.sum(axis=1)[:, None] + b.sum(axis=1)[None, :] - both
         return np.where(either > 0, both / np.maximum(either, 1.0), 1.0)
 
+    @override
     def diagonal(self, x: Points) -> np.ndarray:
         return np.ones(len(_binary(_vectors(x))))
 
+    @override
     def accepts(self, support: Support) -> bool:
         return isinstance(support, Image) or (isinstance(support, Sites) and support.n_states <= 2)
 

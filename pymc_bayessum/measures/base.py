@@ -200,7 +200,7 @@ class IntegerMeasure(Measure):
         ----------
         log_eps : float
         growth : float
-            The mass outside is weighted with (1 + \\|x\\|)**growth relative to the same weight at
+            The mass outside is weighted with (1 + abs(x))**growth relative to the same weight at
             the mean.
 
         Returns

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, override
 
 import numpy as np
 from scipy import special
@@ -41,6 +41,7 @@ class UniformInterval(Measure):
         object.__setattr__(self, "high", interval.high)
 
     @property
+    @override
     def support(self) -> Support:
         return Interval(self.low, self.high)
 
@@ -125,6 +126,7 @@ class Mixture(Measure):
         object.__setattr__(self, "_support", _hull([m.support for m in measures]))
 
     @property
+    @override
     def support(self) -> Support:
         return self._support  # type: ignore[attr-defined]
 
@@ -151,20 +153,24 @@ class IntegerMixture(Mixture, IntegerMeasure):
     """Mixture of measures on the integers; made by :class:`Mixture` itself."""
 
     @property
+    @override
     def mean(self) -> float:
         return float(self.weights @ np.array([m.mean for m in self.measures]))  # type: ignore[attr-defined]
 
     @property
+    @override
     def sd(self) -> float:
         mean = np.array([m.mean for m in self.measures])  # type: ignore[attr-defined]
         sd = np.array([m.sd for m in self.measures])  # type: ignore[attr-defined]
         return float(np.sqrt(self.weights @ (sd**2 + (mean - self.mean) ** 2)))
 
     @property
+    @override
     def ends(self) -> tuple[float, float]:
         ends = np.array([m.ends for m in self.measures])  # type: ignore[attr-defined]
         return float(ends[:, 0].min()), float(ends[:, 1].max())
 
+    @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         # A ratio of sums is at most the largest of the ratios; parts without mass there drop out.
         ratios = [
@@ -203,10 +209,12 @@ class Product(Measure):
                 raise TypeError(f"{name} must be a measure, got {getattr(self, name)!r}")
 
     @property
+    @override
     def support(self) -> Support:
         return Pair(self.first.support, self.second.support)
 
     @property
+    @override
     def log_mass(self) -> float:
         return self.first.log_mass + self.second.log_mass
 
@@ -251,10 +259,12 @@ class Pushforward(Measure):
                 raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
 
     @property
+    @override
     def support(self) -> Support:
         return Image(self.measure.support, self.forward, self.inverse)
 
     @property
+    @override
     def log_mass(self) -> float:
         return self.measure.log_mass
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import override
 
 import numpy as np
 
@@ -35,21 +36,26 @@ class Poisson(IntegerMeasure):
         object.__setattr__(self, "mu", positive("mu", self.mu))
 
     @property
+    @override
     def support(self) -> Support:
         return Naturals()
 
     @property
+    @override
     def ends(self) -> tuple[float, float]:
         return 0, math.inf
 
     @property
+    @override
     def mean(self) -> float:
         return self.mu
 
     @property
+    @override
     def sd(self) -> float:
         return math.sqrt(self.mu)
 
+    @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         return self.mu / (x + 1) if side > 0 else x / self.mu
 
@@ -91,21 +97,26 @@ class NegativeBinomial(IntegerMeasure):
         object.__setattr__(self, "p", fraction("p", self.p))
 
     @property
+    @override
     def support(self) -> Support:
         return Naturals()
 
     @property
+    @override
     def ends(self) -> tuple[float, float]:
         return 0, math.inf
 
     @property
+    @override
     def mean(self) -> float:
         return self.n * (1.0 - self.p) / self.p
 
     @property
+    @override
     def sd(self) -> float:
         return math.sqrt(self.n * (1.0 - self.p)) / self.p
 
+    @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         if side < 0:
             return x / ((x + self.n - 1.0) * (1.0 - self.p)) if x + self.n > 1.0 else math.inf
@@ -140,21 +151,26 @@ class Geometric(IntegerMeasure):
         object.__setattr__(self, "p", fraction("p", self.p))
 
     @property
+    @override
     def support(self) -> Support:
         return Naturals()
 
     @property
+    @override
     def ends(self) -> tuple[float, float]:
         return 0, math.inf
 
     @property
+    @override
     def mean(self) -> float:
         return (1.0 - self.p) / self.p
 
     @property
+    @override
     def sd(self) -> float:
         return math.sqrt(1.0 - self.p) / self.p
 
+    @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         return 1.0 - self.p if side > 0 else math.inf
 
@@ -187,21 +203,26 @@ class Logarithmic(IntegerMeasure):
         object.__setattr__(self, "p", fraction("p", self.p))
 
     @property
+    @override
     def support(self) -> Support:
         return Naturals(1)
 
     @property
+    @override
     def ends(self) -> tuple[float, float]:
         return 1, math.inf
 
     @property
+    @override
     def mean(self) -> float:
         return self.p / ((1.0 - self.p) * -math.log1p(-self.p))
 
     @property
+    @override
     def sd(self) -> float:
         return math.sqrt(max(self.mean / (1.0 - self.p) - self.mean**2, 0.0))
 
+    @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         return self.p if side > 0 else math.inf
 
@@ -238,21 +259,26 @@ class Skellam(IntegerMeasure):
         object.__setattr__(self, "mu2", positive("mu2", self.mu2))
 
     @property
+    @override
     def support(self) -> Support:
         return Integers()
 
     @property
+    @override
     def ends(self) -> tuple[float, float]:
         return -math.inf, math.inf
 
     @property
+    @override
     def mean(self) -> float:
         return self.mu1 - self.mu2
 
     @property
+    @override
     def sd(self) -> float:
         return math.sqrt(self.mu1 + self.mu2)
 
+    @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         # I_{v+1}(z) / I_v(z) < z / (v + 1/2 + sqrt((v + 1/2)^2 + z^2)), J. Segura (2011).
         v = side * x + 0.5
@@ -292,28 +318,35 @@ class Counting(IntegerMeasure):
         object.__setattr__(self, "maximum", integer("maximum", self.maximum))
 
     @property
+    @override
     def support(self) -> Support:
         return Range(0, self.maximum)
 
     @property
+    @override
     def log_mass(self) -> float:
         return math.log(self.maximum + 1)
 
     @property
+    @override
     def ends(self) -> tuple[float, float]:
         return 0, self.maximum
 
     @property
+    @override
     def mean(self) -> float:
         return 0.5 * self.maximum
 
     @property
+    @override
     def sd(self) -> float:
         return math.sqrt(self.maximum * (self.maximum + 2) / 12.0)
 
+    @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         return 1.0
 
+    @override
     def effective_range(self, log_eps: float = -95.0, growth: float = 0.0) -> tuple[int, int]:
         return 0, self.maximum
 

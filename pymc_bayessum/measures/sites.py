@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, override
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class SiteMeasure(Measure):
     n_states: int
 
     @property
+    @override
     def support(self) -> Support:
         return Sites(self.n_sites, self.n_states)
 
@@ -156,9 +157,11 @@ class UniformCategorical(SiteMeasure):
         object.__setattr__(self, "n_states", integer("n_states", self.n_states, 1))
 
     @property
+    @override
     def site_order(self) -> np.ndarray:
         return np.arange(self.n_sites)
 
+    @override
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
         return np.full((len(x), self.n_states), -math.log(self.n_states))
 
@@ -197,6 +200,7 @@ class UniformSpins(Measure):
         object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
 
     @property
+    @override
     def support(self) -> Support:
         return Spins(self.n_sites)
 
@@ -235,17 +239,21 @@ class ProductCategorical(SiteMeasure):
             raise ValueError("probs must have at least one site")
 
     @property
+    @override
     def n_sites(self) -> int:  # type: ignore[override]
         return self.probs.shape[0]
 
     @property
+    @override
     def n_states(self) -> int:  # type: ignore[override]
         return self.probs.shape[1]
 
     @property
+    @override
     def site_order(self) -> np.ndarray:
         return np.arange(self.n_sites)
 
+    @override
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
         with np.errstate(divide="ignore"):
             return np.broadcast_to(np.log(self.probs[step]), (len(x), self.n_states))
@@ -336,14 +344,17 @@ class TreeCategorical(SiteMeasure):
             object.__setattr__(self, name, value)
 
     @property
+    @override
     def n_sites(self) -> int:  # type: ignore[override]
         return len(self.edges) + len(self.root)
 
     @property
+    @override
     def n_states(self) -> int:  # type: ignore[override]
         return self.root.shape[1]
 
     @property
+    @override
     def site_order(self) -> np.ndarray:
         return self._order  # type: ignore[attr-defined]
 
@@ -370,6 +381,7 @@ class TreeCategorical(SiteMeasure):
                 out[site] = out[self.parent[site]] @ self.table(site)
         return out
 
+    @override
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
         site = self.site_order[step]
         parent = self.parent[site]

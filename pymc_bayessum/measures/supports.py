@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, override
 
 import numpy as np
 
@@ -100,6 +100,7 @@ class Naturals(_Line):
 
     start: int = 0
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 1)
         return (x >= self.start) & (x == np.floor(x))
@@ -109,6 +110,7 @@ class Naturals(_Line):
 class Integers(_Line):
     """All integers."""
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 1)
         return x == np.floor(x)
@@ -122,9 +124,11 @@ class Range(_Line):
     high: int
 
     @property
+    @override
     def size(self) -> float:
         return self.high - self.low + 1
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 1)
         return (x >= self.low) & (x <= self.high) & (x == np.floor(x))
@@ -145,15 +149,18 @@ class Sites(Support):
         object.__setattr__(self, "n_states", integer("n_states", self.n_states, 1))
 
     @property
+    @override
     def size(self) -> float:
         return self.n_states**self.n_sites
 
+    @override
     def as_points(self, points: Points) -> np.ndarray:
         x = _whole(_numbers(points, 2))
         if x.shape[1] != self.n_sites:
             raise ValueError(f"points must have {self.n_sites} sites, got shape {x.shape}")
         return x
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 2)
         if x.shape[1] != self.n_sites:
@@ -182,12 +189,15 @@ class Spins(Support):
         object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
 
     @property
+    @override
     def size(self) -> float:
         return 2**self.n_sites
 
+    @override
     def as_points(self, points: Points) -> np.ndarray:
         return Sites(self.n_sites, 2).as_points(points)
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 2)
         if x.shape[1] != self.n_sites:
@@ -213,12 +223,15 @@ class Interval(Support):
         object.__setattr__(self, "high", high)
 
     @property
+    @override
     def size(self) -> float:
         return math.inf
 
+    @override
     def as_points(self, points: Points) -> np.ndarray:
         return _numbers(points, 1).astype(float)
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 1)
         return (x >= self.low) & (x <= self.high)
@@ -232,9 +245,11 @@ class Pair(Support):
     second: Support
 
     @property
+    @override
     def size(self) -> float:
         return self.first.size * self.second.size
 
+    @override
     def as_points(self, points: Points) -> tuple[Points, Points]:
         if not isinstance(points, (tuple, list)) or len(points) != 2:
             raise TypeError("points on a product must be a pair (first, second) of batches")
@@ -246,6 +261,7 @@ class Pair(Support):
             )
         return x, y
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         x, y = self.as_points(points)
         return self.first.contains(x) & self.second.contains(y)
@@ -265,15 +281,18 @@ class Image(Support):
     inverse: Callable[[Points], Points]
 
     @property
+    @override
     def size(self) -> float:
         return self.base.size
 
+    @override
     def as_points(self, points: Points) -> Points:
         if isinstance(points, tuple):
             return points
         array = np.asarray(points)
         return _numbers(array, max(array.ndim, 1))
 
+    @override
     def contains(self, points: Points) -> np.ndarray:
         y = self.as_points(points)
         # A map such as y // 2 sends points beside the image onto the support, hence the way back.

@@ -1,0 +1,332 @@
+"""From any kernel and measure to their embedding: sums, mixtures, products, images."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from ..kernels import (
+    Brownian,
+    ExpHamming,
+    First,
+    IntegratedBrownian,
+    Kernel,
+    Matern,
+    Polynomial,
+    Pullback,
+    Second,
+    SquaredExponential,
+    Tanimoto,
+    Tensor,
+)
+from ..measures import (
+    Interval,
+    Measure,
+    Mixture,
+    Product,
+    Pushforward,
+    SiteMeasure,
+)
+from ..measures.supports import Points
+from .algebra import expand
+from .polynomial import polynomial_error, raw_moments
+from .registry import Embedding, find_row, registered_kernels
+from .sites import exp_hamming_cross
+from .summation import NotSummable, summed_embedding, weighted_points
+
+__all__ = ["cross", "embed"]
+
+
+def embed(kernel: Kernel, measure: Measure) -> Embedding:
+    r"""Mean embedding and initial error of a kernel under a measure.
+
+    .. math:: \mu(y) = \int k(x, y) P(dx), \qquad \iint k(x, x') P(dx) P(dx')
+
+    A measure with mass other than one (``Counting``) is not normalised. Closed forms (after Kang,
+    Briol, Karvonen and Chen, "BayesSum", and beyond it):
+
+    ================== ==========================================================================
+    kernel             measures
+    ================== ==========================================================================
+    Brownian           Poisson, NegativeBinomial, Geometric, Logarithmic, mixtures of these,
+                       Counting, UniformInterval
+    IntegratedBrownian Counting
+    Matern             Counting, UniformInterval
+    Polynomial         Poisson, NegativeBinomial, Geometric, Logarithmic, Skellam, Counting,
+                       UniformInterval, mixtures
+    SquaredExponential UniformInterval
+    ExpHamming         UniformCategorical, UniformSpins, ProductCategorical, TreeCategorical,
+                       MarkovCategorical, mixtures of these
+    Tanimoto           UniformCategorical and ProductCategorical of binary sites
+    ================== ==========================================================================
+
+    Sums and scalings of kernels are taken apart, products merged where they can be
+    (:func:`~pymc_bayessum.embeddings.algebra.multiply`). ``First``, ``Second`` and ``Tensor``
+    kernels under a ``Product`` of measures use the embeddings of the parts; a ``Pullback`` by the
+    inverse of a ``Pushforward`` uses those of the measure before the map. Whatever is left is
+    summed exactly, when the support is finite and moderate or the tail can be bounded.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    measure : Measure
+
+    Returns
+    -------
+    Embedding
+
+    Raises
+    ------
+    ValueError
+        When there is neither a closed form nor a feasible sum; the message names the pair and
+        the kernels that work with the measure.
+
+    Examples
+    --------
+    >>> import pymc_bayessum.embeddings as embeddings
+    >>> from pymc_bayessum import kernels, measures
+    >>> e = embeddings.embed(kernels.ExpHamming(0.1), measures.UniformCategorical(15, 3))
+    >>> e.mean([[0] * 15]).round(6).tolist()
+    [0.374892]
+    """
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a kernel, got {kernel!r}")
+    if not isinstance(measure, Measure):
+        raise TypeError(f"measure must be a measure, got {measure!r}")
+    if not kernel.accepts(measure.support):
+        raise _no_embedding(kernel, measure, f"the kernel does not live on {measure.support}")
+    parts = [(scale, _embed_term(part, measure)) for scale, part in expand(kernel)]
+    as_points = measure.support.as_points
+
+    def mean(y: Points) -> np.ndarray:
+        points = as_points(y)
+        return sum(scale * part.mean(points) for scale, part in parts)  # type: ignore[return-value]
+
+    return Embedding(mean, lambda: math.fsum(s * part.initial_error for s, part in parts))
+
+
+def _embed_term(kernel: Kernel, measure: Measure) -> Embedding:
+    """Embed a kernel without sums or scales."""
+    row = find_row(kernel, measure)
+    if row is not None:
+        return row
+    try:
+        special = _embed_structure(kernel, measure)
+        return summed_embedding(kernel, measure) if special is None else special
+    except NotSummable as reason:
+        raise _no_embedding(kernel, measure, str(reason)) from None
+
+
+def _embed_structure(kernel: Kernel, measure: Measure) -> Embedding | None:
+    """Embed through the parts of a measure, or ``None`` when its structure does not help."""
+    if isinstance(measure, Product):
+        sides = _sides(kernel)
+        if sides is None:
+            return None
+        first, second = (
+            _mass(part) if side is None else embed(side, part)
+            for side, part in zip(sides, (measure.first, measure.second), strict=True)
+        )
+        return Embedding(
+            lambda y: first.mean(y[0]) * second.mean(y[1]),
+            lambda: first.initial_error * second.initial_error,
+        )
+    if isinstance(measure, Mixture):
+        parts = [embed(kernel, part) for part in measure.measures]
+        return Embedding(
+            lambda y: measure.weights @ np.stack([part.mean(y) for part in parts]),
+            lambda: _cross_mixture(kernel, measure),
+        )
+    if (
+        isinstance(measure, Pushforward)
+        and isinstance(kernel, Pullback)
+        and kernel.mapping == measure.inverse
+    ):
+        base = embed(kernel.base, measure.measure)
+        return Embedding(lambda y: base.mean(measure.inverse(y)), lambda: base.initial_error)
+    return None
+
+
+def _sides(kernel: Kernel) -> tuple[Kernel | None, Kernel | None] | None:
+    """Kernels on the two parts of a pair; ``None`` stands for the constant one."""
+    match kernel:
+        case First():
+            return kernel.base, None
+        case Second():
+            return None, kernel.base
+        case Tensor():
+            return kernel.first, kernel.second
+    return None
+
+
+def _mass(measure: Measure) -> Embedding:
+    """Embedding of the constant kernel."""
+    mass = math.exp(measure.log_mass)
+
+    def mean(y: Points) -> np.ndarray:
+        size = len(y[0]) if isinstance(y, tuple) else len(y)
+        return np.full(size, mass)
+
+    return Embedding(mean, mass * mass)
+
+
+def _cross_mixture(kernel: Kernel, measure: Mixture) -> float:
+    total = 0.0
+    for i, (w, part) in enumerate(zip(measure.weights, measure.measures, strict=True)):
+        total += w * w * embed(kernel, part).initial_error
+        for v, other in zip(measure.weights[:i], measure.measures[:i], strict=True):
+            total += 2.0 * w * v * cross(kernel, part, other)
+    return total
+
+
+def cross(kernel: Kernel, first: Measure, second: Measure) -> float:
+    r"""Integral of a kernel under two measures, :math:`\iint k(x, x') P(dx) Q(dx')`.
+
+    Closed for polynomial kernels (moments), for the exponential Hamming kernel under products,
+    and under trees whose edges together make a forest, and for tensor kernels under products of
+    measures. On an interval it is a Gauss quadrature of the closed mean embedding; elsewhere an
+    exact sum of that over the points of the smaller measure.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    first, second : Measure
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from pymc_bayessum import embeddings, kernels, measures
+    >>> k, p = kernels.Polynomial(1), measures.Poisson(3.0)
+    >>> embeddings.cross(k, p, measures.Poisson(2.0))
+    7.0
+    """
+    return math.fsum(scale * _cross_term(part, first, second) for scale, part in expand(kernel))
+
+
+def _cross_term(kernel: Kernel, first: Measure, second: Measure) -> float:
+    if isinstance(first, Mixture) or isinstance(second, Mixture):
+        left = _components(first)
+        right = _components(second)
+        return math.fsum(w * v * cross(kernel, p, q) for w, p in left for v, q in right)
+    if isinstance(kernel, Polynomial):
+        m, n = raw_moments(first, kernel.degree), raw_moments(second, kernel.degree)
+        if m is not None and n is not None:
+            return polynomial_error(kernel.degree, m, n)
+    if (
+        isinstance(kernel, ExpHamming)
+        and isinstance(first, SiteMeasure)
+        and isinstance(second, SiteMeasure)
+    ):
+        closed = exp_hamming_cross(kernel, first, second)
+        if closed is not None:
+            return closed
+    if isinstance(first, Product) and isinstance(second, Product):
+        sides = _sides(kernel)
+        if sides is not None:
+            return math.prod(
+                math.exp(p.log_mass + q.log_mass) if side is None else cross(side, p, q)
+                for side, p, q in zip(
+                    sides, (first.first, first.second), (second.first, second.second), strict=True
+                )
+            )
+    if isinstance(first.support, Interval) and isinstance(second.support, Interval):
+        return _interval_mean(embed(kernel, second).mean, first.support, second.support)
+    reduced = []
+    reasons = []
+    for here, there in ((first, second), (second, first)):
+        try:
+            reduced.append((*weighted_points(here, kernel.growth), there))
+        except NotSummable as reason:
+            reasons.append(str(reason))
+    if not reduced:
+        raise _no_embedding(kernel, first, reasons[0])
+    points, weights, other = min(reduced, key=lambda item: len(item[1]))
+    return float(weights @ embed(kernel, other).mean(points))
+
+
+def _components(measure: Measure) -> list[tuple[float, Measure]]:
+    if isinstance(measure, Mixture):
+        return [(float(w), m) for w, m in zip(measure.weights, measure.measures, strict=True)]
+    return [(1.0, measure)]
+
+
+def _interval_mean(f: Callable[[np.ndarray], np.ndarray], over: Interval, other: Interval) -> float:
+    """Mean of f over an interval; f is smooth but at the ends of another interval."""
+    inner = [end for end in (other.low, other.high) if over.low < end < over.high]
+    breaks = [over.low, *sorted(inner), over.high]
+    nodes, weights = np.polynomial.legendre.leggauss(32)
+    previous = math.nan
+    for panels in 2 ** np.arange(2, 14):
+        edges = np.concatenate([np.linspace(a, b, panels + 1) for a, b in pairwise(breaks)])
+        left, right = edges[:-1], edges[1:]
+        half = 0.5 * (right - left)[:, None]
+        x = (left[:, None] + half) + half * nodes
+        value = float(np.sum(half * weights * f(x.ravel()).reshape(x.shape)))
+        value /= over.high - over.low
+        if abs(value - previous) <= 1e-14 * abs(value):
+            break
+        previous = value
+    return value
+
+
+#: One of each kind, to tell which kinds work with a measure.
+_KINDS: tuple[Kernel, ...] = (
+    Brownian(),
+    ExpHamming(1.0),
+    IntegratedBrownian(1),
+    Matern(0.5, 1.0),
+    Polynomial(1),
+    SquaredExponential(1.0),
+    Tanimoto(),
+)
+
+
+def working_kernels(measure: Measure) -> list[str]:
+    """Names of the kernels that :func:`embed` answers for under a measure."""
+    if isinstance(measure, Product):
+        first, second = working_kernels(measure.first), working_kernels(measure.second)
+        return [
+            f"First of {', '.join(first)}",
+            f"Second of {', '.join(second)}",
+            "Tensor of one of each",
+        ]
+    if isinstance(measure, Pushforward):
+        return [f"Pullback by its inverse of {', '.join(working_kernels(measure.measure))}"]
+    names = {kind.__name__ for kind in registered_kernels(measure) if kind not in _known_kinds()}
+    for kind in _KINDS:
+        if not kind.accepts(measure.support):
+            continue
+        try:
+            _embed_quietly(kind, measure)
+        except ValueError:
+            continue
+        names.add(type(kind).__name__)
+    return sorted(names)
+
+
+def _known_kinds() -> set[type]:
+    return {type(kind) for kind in _KINDS}
+
+
+def _embed_quietly(kernel: Kernel, measure: Measure) -> None:
+    """Raise a plain ``ValueError`` where there is no embedding, without listing others."""
+    if find_row(kernel, measure) is not None:
+        return
+    if isinstance(measure, Mixture):
+        for part in measure.measures:
+            _embed_quietly(kernel, part)
+        return
+    weighted_points(measure, kernel.growth)
+
+
+def _no_embedding(kernel: Kernel, measure: Measure, reason: str) -> ValueError:
+    names = working_kernels(measure)
+    known = "; ".join(names) if isinstance(measure, Product) else ", ".join(names)
+    return ValueError(
+        f"no embedding of {type(kernel).__name__} under {type(measure).__name__}: {reason}. "
+        f"Kernels that work with this measure: {known or 'none'}"
+    )

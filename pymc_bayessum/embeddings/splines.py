@@ -1,0 +1,96 @@
+"""Integrated Brownian motion under counting measure."""
+
+import math
+
+import numpy as np
+
+from ..kernels import IntegratedBrownian
+from ..measures import Counting
+from .polynomial import stirling_numbers
+from .registry import Embedding, register
+
+
+def _binomials(n: np.ndarray, top: int) -> np.ndarray:
+    """C(n, j) for j = 0, ..., top along the last axis, zero where j > n."""
+    n = np.asarray(n, dtype=float)[..., None]
+    j = np.arange(top)
+    return np.concatenate(
+        [np.ones_like(n), np.cumprod(np.maximum(n - j, 0.0) / (j + 1.0), axis=-1)], axis=-1
+    )
+
+
+class _PowerSums:
+    r"""Sums of products of powers, all from binomial coefficients with positive factors.
+
+    :math:`x^q = \sum_j S(q, j)\, j! \binom{x}{j}` turns a sum over x into sums of binomials,
+    which telescope: :math:`\sum_x \binom{z - x}{i} \binom{x}{j} = \binom{z + 1}{i + j + 1}`. No
+    term is negative, so nothing cancels, whatever the size of z.
+    """
+
+    def __init__(self, degree: int) -> None:
+        factorials = np.array([float(math.factorial(j)) for j in range(degree + 1)])
+        self._to_binomial = stirling_numbers(degree) * factorials
+
+    def power(self, z: np.ndarray, p: int) -> np.ndarray:
+        """Sum of d**p over d = 0, ..., z - 1."""
+        return _binomials(z, p + 1)[..., 1:] @ self._to_binomial[p, : p + 1]
+
+    def beta(self, z: np.ndarray, p: int, q: int) -> np.ndarray:
+        """Sum of (z - x)**p x**q over x = 0, ..., z."""
+        joint = np.convolve(self._to_binomial[p, : p + 1], self._to_binomial[q, : q + 1])
+        return _binomials(np.asarray(z) + 1.0, p + q + 1)[..., 1:] @ joint
+
+    def summed_beta(self, top: int, p: int, q: int) -> float:
+        """Sum of (y - x)**p x**q over 0 <= x < y <= top."""
+        a, b = self._to_binomial[p, : p + 1], self._to_binomial[q, : q + 1]
+        if p == 0:
+            # Here x = y would count: sum_{x < y} x^q holds C(y, j + 1), which sum to
+            # C(top + 1, j + 2).
+            return float(_binomials(np.array(top + 1.0), q + 2)[2:] @ b)
+        return float(_binomials(np.array(top + 2.0), p + q + 2)[2:] @ np.convolve(a, b))
+
+
+@register(IntegratedBrownian, Counting)
+def integrated_brownian_counting(kernel: IntegratedBrownian, measure: Counting) -> Embedding:
+    r"""Integrated Brownian motion under counting measure on 0, ..., M.
+
+    With a the smaller and d the difference of two points,
+    :math:`k_m = (m!)^{-2} \sum_j \binom{m}{j} d^{m-j} a^{m+j+1} / (m + j + 1)`, so
+
+    .. math:: (m!)^2 \mu(y) = \sum_j \frac{\binom{m}{j}}{m + j + 1} \left(
+              \sum_{x=0}^{y} (y - x)^{m-j} x^{m+j+1} + y^{m+j+1} \sum_{d=1}^{M-y} d^{m-j} \right)
+
+    and both inner sums are sums of binomial coefficients with Stirling numbers of the second
+    kind, O(1) in M. The initial error sums once more. Beyond M the first sum ends at M and
+    :math:`y - x` is split at M, again into positive terms.
+    """
+    m, top, scale = kernel.order, measure.maximum, kernel.scale
+    sums = _PowerSums(2 * m + 1)
+    # Powers are taken of plain integers and scaled at the end: the kernel is homogeneous.
+    unit = 1.0 / (math.factorial(m) ** 2 * scale ** (2 * m + 1))
+    terms = [(m - j, m + j + 1, math.comb(m, j) / (m + j + 1)) for j in range(m + 1)]
+
+    def mean(y: np.ndarray) -> np.ndarray:
+        if (y < 0).any():
+            raise ValueError(f"points must be at least zero, got {y.min()}")
+        inner = np.minimum(y, top).astype(float)
+        beyond = (y - inner).astype(float)
+        total = np.zeros(len(y))
+        for p, q, weight in terms:
+            below = np.zeros(len(y))
+            for i in range(p + 1):
+                # ((y - M) + (M - x))^p beyond M; elsewhere only the term i = p is left.
+                below += math.comb(p, i) * beyond ** (p - i) * sums.beta(inner, i, q)
+            above = sums.power(top - inner + 1.0, p) - (1.0 if p == 0 else 0.0)
+            total += weight * (below + np.where(beyond == 0, inner**q * above, 0.0))
+        return unit * total
+
+    def initial_error() -> float:
+        total = 0.0
+        for p, q, weight in terms:
+            total += weight * 2.0 * sums.summed_beta(top, p, q)
+            if p == 0:
+                total += weight * float(sums.power(np.array(top + 1.0), q))
+        return unit * total
+
+    return Embedding(mean, initial_error)
