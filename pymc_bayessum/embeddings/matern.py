@@ -11,7 +11,10 @@ from .registry import Embedding, register
 __all__ = ["matern_sums"]
 
 #: Points of one block of the linear-time sums.
-BLOCK = 128
+BLOCK = 32
+
+#: Queries answered at a time.
+BATCH = 2**16
 
 
 def matern_sums(
@@ -38,31 +41,24 @@ def matern_sums(
     ndarray of shape (N,)
     """
     order = np.argsort(t, kind="stable")
-    t, weights = t[order], weights[order]
-    blocks = [slice(i, min(i + BLOCK, len(t))) for i in range(0, len(t), BLOCK)]
-    edges = t[[block.start for block in blocks]]
-    left = _states(kernel, t, weights, blocks)
-    right = _states(
-        kernel,
-        -t[::-1],
-        weights[::-1],
-        [slice(len(t) - block.stop, len(t) - block.start) for block in reversed(blocks)],
-    )[::-1]
-    home = np.maximum(np.searchsorted(edges, queries, side="right") - 1, 0)
+    # Blocks of equal length; the last is filled up with points of no weight at its end.
+    filled = np.concatenate([t[order], np.full(-len(t) % BLOCK, t[order[-1]])])
+    points = filled.reshape(-1, BLOCK)
+    masses = np.concatenate([weights[order], np.zeros(len(filled) - len(t))]).reshape(-1, BLOCK)
+    left = _states(kernel, points, masses)
+    right = _states(kernel, -points[::-1, ::-1], masses[::-1, ::-1])[::-1]
     out = np.empty(len(queries))
-    arrange = np.argsort(home, kind="stable")
-    bounds = np.searchsorted(home[arrange], np.arange(len(blocks) + 1))
-    for b, block in enumerate(blocks):
-        mine = arrange[bounds[b] : bounds[b + 1]]
-        if len(mine) == 0:
-            continue
-        s = queries[mine]
-        near = kernel.profile(np.abs(s[:, None] - t[None, block])) @ weights[block]
-        if b > 0:
-            near += _read(kernel, left[b - 1], s - t[blocks[b - 1].stop - 1])
-        if b + 1 < len(blocks):
-            near += _read(kernel, right[b + 1], t[blocks[b + 1].start] - s)
-        out[mine] = near
+    for start in range(0, len(queries), BATCH):
+        s = queries[start : start + BATCH]
+        home = np.maximum(np.searchsorted(points[:, 0], s, side="right") - 1, 0)
+        total = (kernel.profile(np.abs(s[:, None] - points[home])) * masses[home]).sum(axis=1)
+        before = home > 0
+        b = home[before] - 1
+        total[before] += _read(kernel, left[b], s[before] - points[b, -1])
+        after = home < len(points) - 1
+        b = home[after] + 1
+        total[after] += _read(kernel, right[b], points[b, 0] - s[after])
+        out[start : start + BATCH] = total
     return out
 
 
@@ -70,28 +66,29 @@ def _pascal(p: int) -> np.ndarray:
     return np.array([[float(math.comb(r, j)) for j in range(p + 1)] for r in range(p + 1)])
 
 
-def _states(kernel: Matern, t: np.ndarray, weights: np.ndarray, blocks: list[slice]) -> np.ndarray:
+def _states(kernel: Matern, points: np.ndarray, masses: np.ndarray) -> np.ndarray:
     """States at the last point of each block, of all points up to there, shape (B, p + 1)."""
-    p = len(kernel.coefficients) - 1
-    pascal = _pascal(p)
-    powers = np.arange(p + 1)
+    powers = np.arange(len(kernel.coefficients))
+    ends = points[:, -1]
+    d = kernel.rate * (ends[:, None] - points)
+    own = np.empty((len(points), len(powers)))
+    term = np.exp(-d) * masses
+    for r in powers:
+        own[:, r] = term.sum(axis=1)
+        term = term * d
+    # A_r(s + h) = exp(-a h) sum_j C(r, j) (a h)^(r - j) A_j(s).
+    step = kernel.rate * np.diff(ends, prepend=ends[0])
     gap = np.maximum(powers[:, None] - powers[None, :], 0)
-    out = np.zeros((len(blocks), p + 1))
-    state = np.zeros(p + 1)
-    last = t[0]
-    for b, block in enumerate(blocks):
-        end = t[block.stop - 1]
-        step = kernel.rate * (end - last)
-        state = math.exp(-step) * ((pascal * step**gap) @ state)
-        d = kernel.rate * (end - t[block])
-        state = state + (np.exp(-d) * weights[block]) @ d[:, None] ** powers
-        out[b] = state
-        last = end
-    return out
+    moves = _pascal(len(powers) - 1) * step[:, None, None] ** gap * np.exp(-step)[:, None, None]
+    state = np.zeros(len(powers))
+    for b, move in enumerate(moves):
+        state = move @ state + own[b]
+        own[b] = state
+    return own
 
 
-def _read(kernel: Matern, state: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Sum of the kernel over the points in a state, seen from a distance beyond its end."""
+def _read(kernel: Matern, states: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Sums of the kernel over the points in states, seen from distances beyond their ends."""
     p = len(kernel.coefficients) - 1
     pascal = _pascal(p)
     step = kernel.rate * distance
@@ -99,7 +96,7 @@ def _read(kernel: Matern, state: np.ndarray, distance: np.ndarray) -> np.ndarray
     # exp(-step) sum_r c_r sum_j C(r, j) step^(r - j) A_j, gathered by powers of step.
     for power in range(p, -1, -1):
         r = np.arange(power, p + 1)
-        total = total * step + (kernel.coefficients[r] * pascal[r, r - power]) @ state[r - power]
+        total = total * step + states[:, r - power] @ (kernel.coefficients[r] * pascal[r, r - power])
     return np.exp(-step) * total
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, override
 
 import numpy as np
@@ -207,7 +208,7 @@ class Matern(Kernel):
         """Decay of the kernel in units of t, sqrt(2 nu) / lengthscale."""
         return math.sqrt(2.0 * self.nu) / self.lengthscale
 
-    @property
+    @cached_property
     def coefficients(self) -> np.ndarray:
         """Coefficients c with k = exp(-r) sum_i c[i] r**i, shape (p + 1,)."""
         p = round(self.nu - 0.5)
