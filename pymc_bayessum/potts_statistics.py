@@ -23,7 +23,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_bayessum.graphs import as_edges
 
-__all__ = ["Normalizer", "PottsLayout", "ising_layout", "potts_layout"]
+__all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "potts_layout"]
 
 FieldKind = Literal["none", "scalar", "shared", "full"]
 CouplingKind = Literal["none", "scalar", "edge", "shared", "full"]
@@ -33,7 +33,7 @@ _SPIN_PRODUCTS = np.array([[1.0, -1.0], [-1.0, 1.0]])
 
 
 @runtime_checkable
-class Normalizer(Protocol):
+class GraphNormalizer(Protocol):
     """What every normaliser of a graph model offers, exact or not."""
 
     @property
