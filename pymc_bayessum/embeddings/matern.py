@@ -96,7 +96,9 @@ def _read(kernel: Matern, states: np.ndarray, distance: np.ndarray) -> np.ndarra
     # exp(-step) sum_r c_r sum_j C(r, j) step^(r - j) A_j, gathered by powers of step.
     for power in range(p, -1, -1):
         r = np.arange(power, p + 1)
-        total = total * step + states[:, r - power] @ (kernel.coefficients[r] * pascal[r, r - power])
+        total = total * step + states[:, r - power] @ (
+            kernel.coefficients[r] * pascal[r, r - power]
+        )
     return np.exp(-step) * total
 
 

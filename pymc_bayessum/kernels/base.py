@@ -27,6 +27,9 @@ class Kernel(ABC):
         kernel), or ``None`` when nothing is known. Sums over infinite supports need it.
     """
 
+    # A NumPy number on the left must leave the product to the kernel.
+    __array_ufunc__ = None
+
     @property
     def growth(self) -> float | None:
         """Exponent of the growth of sqrt(k(x, x)), or ``None`` when unknown."""

@@ -243,6 +243,9 @@ class IntegerMeasure(Measure):
         is widened until that is below 1e-18.
         """
         low, high = self.effective_range(-40.0)
+        if high - low > 2**22:
+            # So wide a measure repeats itself rarely, and dropping repeats is exact as well.
+            return Measure._sample_distinct(self, n, rng)
         lowest, highest = self.ends
         x = np.arange(low, high + 1)
         log_time = np.log(rng.standard_exponential(len(x))) - self.log_prob(x)

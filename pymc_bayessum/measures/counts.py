@@ -281,12 +281,13 @@ class Skellam(IntegerMeasure):
     @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         # I_{v+1}(z) / I_v(z) < z / (v + 1/2 + sqrt((v + 1/2)^2 + z^2)), J. Segura (2011).
-        v = side * x + 0.5
-        if v < 0.5:
-            return math.inf
+        # and I_v(z) / I_{v+1}(z) < (v + 1 + sqrt((v + 1)^2 + z^2)) / z, D. Amos (1974).
+        v = side * x
         up, down = (self.mu1, self.mu2) if side > 0 else (self.mu2, self.mu1)
         z = 2.0 * math.sqrt(up) * math.sqrt(down)
-        return math.sqrt(up / down) * z / (v + math.hypot(v, z))
+        if v < 0:
+            return math.sqrt(up / down) * (math.hypot(v, z) - v) / z
+        return math.sqrt(up / down) * z / (v + 0.5 + math.hypot(v + 0.5, z))
 
     def _log_prob(self, x: np.ndarray) -> np.ndarray:
         return skellam_log_mass(x, self.mu1, self.mu2)

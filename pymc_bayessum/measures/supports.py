@@ -30,8 +30,8 @@ Points = Any
 ENUMERATION_LIMIT = 2**22
 
 
-def _numbers(points: Points, ndim: int) -> np.ndarray:
-    """Batch of finite numbers with ``ndim`` dimensions; integers where they are integers."""
+def _numbers(points: Points, ndim: int, finite: bool = True) -> np.ndarray:
+    """Batch of numbers with ``ndim`` dimensions; integers where they are integers."""
     array = np.asarray(points)
     if array.dtype.kind not in "iufb":
         raise TypeError(f"points must be numbers, got an array of dtype {array.dtype}")
@@ -40,7 +40,7 @@ def _numbers(points: Points, ndim: int) -> np.ndarray:
     if array.ndim != ndim:
         shape = "(N,)" if ndim == 1 else "(N, L)"
         raise ValueError(f"points must have shape {shape}, got {array.shape}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError("points must be finite, got NaN or infinity among them")
     return array
 
@@ -102,7 +102,7 @@ class Naturals(_Line):
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1)
+        x = _numbers(points, 1, finite=False)
         return (x >= self.start) & (x == np.floor(x))
 
 
@@ -112,7 +112,7 @@ class Integers(_Line):
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1)
+        x = _numbers(points, 1, finite=False)
         return x == np.floor(x)
 
 
@@ -130,7 +130,7 @@ class Range(_Line):
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1)
+        x = _numbers(points, 1, finite=False)
         return (x >= self.low) & (x <= self.high) & (x == np.floor(x))
 
     def _enumerate(self) -> np.ndarray:
@@ -162,7 +162,7 @@ class Sites(Support):
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 2)
+        x = _numbers(points, 2, finite=False)
         if x.shape[1] != self.n_sites:
             return np.zeros(len(x), dtype=bool)
         return ((x >= 0) & (x < self.n_states) & (x == np.floor(x))).all(axis=1)
@@ -199,7 +199,7 @@ class Spins(Support):
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 2)
+        x = _numbers(points, 2, finite=False)
         if x.shape[1] != self.n_sites:
             return np.zeros(len(x), dtype=bool)
         return (np.abs(x) == 1).all(axis=1)
@@ -233,7 +233,7 @@ class Interval(Support):
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1)
+        x = _numbers(points, 1, finite=False)
         return (x >= self.low) & (x <= self.high)
 
 

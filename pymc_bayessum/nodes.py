@@ -1,0 +1,121 @@
+"""Where to evaluate the summand: distinct draws and graded grids."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .arguments import integer, real
+from .measures import Measure
+from .measures.supports import Points
+
+__all__ = ["distinct", "graded"]
+
+
+def distinct(measure: Measure, n: int, rng: Any = None) -> Points:
+    """Draw distinct nodes from a measure.
+
+    Points are drawn one after the other in proportion to their mass, without replacement; a
+    repeated node would cost an evaluation and teach nothing.
+
+    Parameters
+    ----------
+    measure : Measure
+    n : int
+        Number of nodes, at least one and at most the number of points with mass.
+    rng : None, int or numpy.random.Generator
+
+    Returns
+    -------
+    batch of n points, in the order drawn
+
+    Examples
+    --------
+    >>> from pymc_bayessum import measures, nodes
+    >>> x = nodes.distinct(measures.Poisson(30.0), 40, rng=0)
+    >>> len(set(x.tolist()))
+    40
+    """
+    if not isinstance(measure, Measure):
+        raise TypeError(f"measure must be a measure, got {measure!r}")
+    return measure.sample_distinct(integer("n", n, 1), rng)
+
+
+def _natural_spacing(x: float) -> float:
+    return 0.3 * math.sqrt(x)
+
+
+def graded(
+    maximum: int,
+    consecutive: int = 24,
+    growth: float = 1.15,
+    spacing: float | Callable[[float], float] | None = None,
+) -> np.ndarray:
+    """Grid on 0, ..., maximum that is consecutive near zero and grows coarser smoothly.
+
+    The nodes are 0, 1, ..., consecutive, then steps that grow by a factor of at most ``growth``
+    (or by one, which is as little as whole numbers allow) up to the cap ``spacing``. The excess
+    of the last step is shared out over the steps before it, so that the last node is ``maximum``.
+
+    Parameters
+    ----------
+    maximum : int
+        Last node.
+    consecutive : int
+        Nodes up to here have spacing one.
+    growth : float
+        At least one; a sudden jump of the spacing costs accuracy.
+    spacing : float or callable, optional
+        Largest spacing, or a function that gives it at a position. By default 0.3 sqrt(x): counts
+        with variance proportional to their mean have constant width in sqrt(x).
+
+    Returns
+    -------
+    ndarray of int, strictly increasing
+
+    Examples
+    --------
+    >>> from pymc_bayessum.nodes import graded
+    >>> graded(30, consecutive=5, growth=1.5, spacing=6).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 25, 30]
+    """
+    maximum = integer("maximum", maximum)
+    consecutive = integer("consecutive", consecutive)
+    growth = real("growth", growth)
+    if growth < 1.0:
+        raise ValueError(f"growth must be at least 1, got {growth}")
+    if spacing is None:
+        spacing = _natural_spacing
+    if not callable(spacing):
+        cap = real("spacing", spacing)
+        if cap < 1.0:
+            raise ValueError(f"spacing must be at least 1, got {cap}")
+
+        def spacing(x: float) -> float:
+            return cap
+
+    start = min(consecutive, maximum)
+    steps: list[int] = []
+    position, width, step = start, 1.0, 1
+    while position < maximum:
+        limit = float(spacing(position))
+        if math.isnan(limit):
+            raise ValueError(f"spacing must give a number, got NaN at {position}")
+        width = max(min(width * growth, limit), 1.0)
+        step = min(math.floor(width), max(step + 1, math.floor(step * growth)))
+        steps.append(step)
+        position += step
+    return np.concatenate(
+        [np.arange(start + 1), start + np.cumsum(_shorten(steps, position - maximum))]
+    ).astype(np.int64)
+
+
+def _shorten(steps: list[int], excess: int) -> np.ndarray:
+    """Take ``excess`` off the steps in all, from the last backwards, one at a time."""
+    out = np.array(steps, dtype=np.int64)
+    while excess > 0:
+        room = np.flatnonzero(out > 1)[::-1][:excess]
+        out[room] -= 1
+        excess -= len(room)
+    return out
