@@ -88,7 +88,7 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     >>> from pymc_bayessum import kernels, measures
     >>> e = embeddings.embed(kernels.ExpHamming(0.1), measures.UniformCategorical(15, 3))
     >>> e.mean([[0] * 15]).round(6).tolist()
-    [0.374130]
+    [0.37413]
     """
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a kernel, got {kernel!r}")

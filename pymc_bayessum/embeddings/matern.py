@@ -88,7 +88,7 @@ def _states(kernel: Matern, points: np.ndarray, masses: np.ndarray) -> np.ndarra
 
 
 def _read(kernel: Matern, states: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Sums of the kernel over the points in states, seen from distances beyond their ends."""
+    """Sum the kernel over the points in states, seen from distances beyond their ends."""
     p = len(kernel.coefficients) - 1
     pascal = _pascal(p)
     step = kernel.rate * distance

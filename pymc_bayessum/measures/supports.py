@@ -103,7 +103,7 @@ class Naturals(_Line):
     @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 1, finite=False)
-        return (x >= self.start) & (x == np.floor(x))
+        return (x >= self.start) & np.isfinite(x) & (x == np.floor(x))
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Integers(_Line):
     @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 1, finite=False)
-        return x == np.floor(x)
+        return np.isfinite(x) & (x == np.floor(x))
 
 
 @dataclass(frozen=True)
