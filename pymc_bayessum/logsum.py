@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
+from pytensor.gradient import disconnected_grad, disconnected_type
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import _vectorize_node, clone_replace
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
@@ -112,6 +112,13 @@ class SignedLogSum(TensorSymbolicOp):
 
     def build_inner_graph(self, a, log_weights, signs, *rest):
         """Write the sum in elementwise operations and reductions, which every backend has."""
+        _, total, level, empty = self._scaled(a, log_weights, signs, *rest)
+        positive = pt.gt(total, 0)
+        value = pt.log(pt.switch(positive, total, 1)) + level
+        return [pt.switch(positive, value, pt.switch(empty, -np.inf, np.nan)).astype(a.dtype)]
+
+    def _scaled(self, a, log_weights, signs, *rest):
+        """Return exp(a + c - level), its signed sum, the level, and whether there are no terms."""
         terms = a + log_weights
         if self.shifted:
             level = disconnected_grad(pt.cast(rest[0], a.dtype))
@@ -119,12 +126,29 @@ class SignedLogSum(TensorSymbolicOp):
             peak = disconnected_grad(pt.max(terms, axis=-1))
             # An infinite level would turn exp(-inf - level) into NaN.
             level = pt.switch(pt.isinf(peak), 0, peak)
-        total = pt.sum(signs * pt.exp(terms - level[..., None]), axis=-1)
-        positive = pt.gt(total, 0)
+        scaled = pt.exp(terms - level[..., None])
+        total = pt.sum(signs * scaled, axis=-1)
         empty = pt.eq(total, 0) if self.shifted else pt.eq(peak, -np.inf)
-        # The inner switch keeps the gradient zero, not NaN, where there is no logarithm.
-        value = pt.log(pt.switch(positive, total, 1)) + level
-        return [pt.switch(positive, value, pt.switch(empty, -np.inf, np.nan)).astype(a.dtype)]
+        return scaled, total, level, empty
+
+    def pullback(self, inputs, outputs, cotangents):
+        """Return the softmax-like terms s_i exp(a_i + c_i) / Z times the cotangent.
+
+        Written by hand for its form, a row factor times the exponentials of the forward pass:
+        sums over the nodes that follow then take the factor out and join the forward loop.  A
+        switch, as automatic differentiation leaves, would be in the way; dividing by infinity
+        gives the same zero where there is no logarithm.
+        """
+        a, log_weights, signs, *rest = inputs
+        scaled, total, _, _ = self._scaled(a, log_weights, signs, *rest)
+        factor = (cotangents[0] / pt.switch(pt.gt(total, 0), total, np.inf))[..., None]
+        shares = factor * signs * scaled
+        return [
+            _sum_to(shares, a),
+            _sum_to(shares, log_weights),
+            _sum_to(factor * scaled, signs),
+            *(disconnected_type() for _ in rest),
+        ]
 
     def __str__(self) -> str:
         """Name the Op; the rule would print all of its arrays."""
@@ -149,6 +173,20 @@ def _pad_core(batched: Any, core_ndim: int, wanted: int) -> Any:
     if n_batch == 0 or wanted <= core_ndim:
         return batched
     return pt.expand_dims(batched, tuple(range(n_batch, n_batch + wanted - core_ndim)))
+
+
+def _sum_to(gradient: Any, like: Any) -> Any:
+    """Sum over the dimensions along which ``like`` was broadcast."""
+    extra = gradient.type.ndim - like.type.ndim
+    gradient = pt.sum(gradient, axis=tuple(range(extra))) if extra else gradient
+    spread = tuple(
+        axis
+        for axis, (one, length) in enumerate(
+            zip(like.type.broadcastable, gradient.type.shape, strict=True)
+        )
+        if one and length != 1
+    )
+    return pt.sum(gradient, axis=spread, keepdims=True) if spread else gradient
 
 
 def _as_dtype(value: Any, dtype: str) -> Any:
