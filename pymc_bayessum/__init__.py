@@ -1,3 +1,38 @@
 """Normalising constants of discrete models inside PyMC, by Bayesian quadrature for sums."""
 
+from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, nodes
+from pymc_bayessum.distributions.unnormalized import Unnormalized
+from pymc_bayessum.embeddings import embed
+from pymc_bayessum.logsum import find_normalizers, log_normalizer
+from pymc_bayessum.rules import (
+    Estimate,
+    Rule,
+    bayes_sum,
+    geometric_rule,
+    negative_binomial_rule,
+    poisson_rule,
+)
+from pymc_bayessum.stein import ksd, stein_rule
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Estimate",
+    "Rule",
+    "Unnormalized",
+    "bayes_sum",
+    "datasets",
+    "embed",
+    "embeddings",
+    "find_normalizers",
+    "geometric_rule",
+    "graphs",
+    "kernels",
+    "ksd",
+    "log_normalizer",
+    "measures",
+    "negative_binomial_rule",
+    "nodes",
+    "poisson_rule",
+    "stein_rule",
+]
