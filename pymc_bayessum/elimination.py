@@ -32,8 +32,14 @@ from numba import njit
 
 from pymc_bayessum.graphs import EliminationOrder, as_edges, elimination_order
 
-__all__ = ["EliminationPlan", "elimination_plan"]
+__all__ = ["EliminationPlan", "elimination_plan", "is_affordable"]
 
+#: Table entries up to which elimination is chosen by default: some 20 ms a value, 60 ms with all
+#: marginals. A lattice of 3 states and width 10, or of 2 states and width 15, is just within.
+AFFORDABLE_ENTRIES = 5e6
+#: Table entries and bytes up to which elimination is done at all, when asked for.
+LARGEST_ENTRIES = 5e8
+LARGEST_MEMORY = 4e9
 #: Largest spread of log factors within a table for which plain arithmetic is used.
 LINEAR_RANGE = 500.0
 #: Step of the complex tangent; its product with exp(-LINEAR_RANGE) is still a normal number.
@@ -112,12 +118,21 @@ class EliminationPlan:
         """Directional derivative of both kinds of marginals: the Hessian of log Z on a step."""
         return marginals_tangent(*self._full(h, J), *self._full(h_step, J_step), *self.arrays)
 
-    def sample(
-        self, h: np.ndarray, J: np.ndarray, n: int, rng: np.random.Generator
-    ) -> np.ndarray:
+    def sample(self, h: np.ndarray, J: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
         """Independent exact draws, ``(n, L)`` states 0 .. S-1."""
+        return self.draw(self.prepare(h, J), n, rng)
+
+    def prepare(self, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Do the part of drawing that depends on the parameters only, for :meth:`draw`."""
+        return prepare(*self._full(h, J), *self.arrays)
+
+    def draw(
+        self, prepared: tuple[np.ndarray, ...], n: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Independent exact draws, ``(n, L)``, from what :meth:`prepare` returned."""
+        site, pair, messages = prepared
         uniforms = rng.random((n, self.n_sites))
-        return draw(*self._full(h, J), uniforms, *self.arrays)
+        return draw(site, pair, messages, uniforms, *self.arrays)
 
     def _full(self, h: Any, J: Any) -> tuple[np.ndarray, np.ndarray]:
         shape = (self.n_sites, self.n_states)
@@ -160,6 +175,16 @@ def elimination_plan(edges: Any, n_sites: int, n_states: int) -> EliminationPlan
 def _cached_plan(edge_bytes: bytes, n_sites: int, n_states: int) -> EliminationPlan:
     pairs = np.frombuffer(edge_bytes, dtype=np.int64).reshape(-1, 2)
     return EliminationPlan(n_sites, n_states, pairs, elimination_order(pairs, n_sites, n_states))
+
+
+def is_affordable(plan: EliminationPlan) -> bool:
+    """Whether elimination is cheap enough to be the default, see :data:`AFFORDABLE_ENTRIES`."""
+    return plan.cost <= AFFORDABLE_ENTRIES
+
+
+def is_possible(plan: EliminationPlan) -> bool:
+    """Whether elimination can be done at all: time and memory within the stated limits."""
+    return plan.cost <= LARGEST_ENTRIES and plan.memory <= LARGEST_MEMORY
 
 
 def _pointers(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -595,14 +620,11 @@ def marginals_tangent(
 
 
 @njit(cache=True)
-def draw(
-    h, J, uniforms, sites, separator_at, separators, local_at, local, factor_at, factors, run_at,
-    runs, message_at, cross_at, cross,
+def prepare(
+    h, J, sites, separator_at, separators, local_at, local, factor_at, factors, run_at, runs,
+    message_at, cross_at, cross,
 ):  # fmt: skip
-    """Exact draws: one forward pass, then sites in reverse order of elimination.
-
-    One row of ``uniforms`` makes one draw.
-    """
+    """Logarithms of field factors, coupling factors and messages."""
     logs = _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross)
     work, scratch, messages, scales = _buffers(h, sites, local_at, message_at)
     site, pair, _ = _forward(
@@ -611,7 +633,16 @@ def draw(
     )  # fmt: skip
     if not logs:
         site, pair, messages = np.log(site), np.log(pair), np.log(messages)
-    n_states = h.shape[1]
+    return site, pair, messages
+
+
+@njit(cache=True)
+def draw(
+    site, pair, messages, uniforms, sites, separator_at, separators, local_at, local, factor_at,
+    factors, run_at, runs, message_at, cross_at, cross,
+):  # fmt: skip
+    """Exact draws, one for each row of ``uniforms``: sites in reverse order of elimination."""
+    n_states = site.shape[1]
     draws = np.zeros(uniforms.shape, np.int64)
     weights = np.empty(n_states)
     for row in range(len(draws)):
