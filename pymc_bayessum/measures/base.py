@@ -185,13 +185,16 @@ class IntegerMeasure(Measure):
         float
             ``inf`` where the geometric bound does not hold yet.
         """
+        return self._log_tail(x, float(self.log_prob(np.array([x]))[0]), side, growth)
+
+    def _log_tail(self, x: int, log_prob: float, side: int, growth: float) -> float:
         low, high = self.ends
         if (side > 0 and x >= high) or (side < 0 and x <= low):
             return -math.inf
         ratio = self.tail_ratio(x, side) * (1.0 + 1.0 / max(abs(x), 1)) ** growth
         if ratio >= 1.0 - 1e-12:
             return math.inf
-        return float(self.log_prob(np.array([x]))[0]) + math.log(ratio) - math.log1p(-ratio)
+        return log_prob + math.log(ratio) - math.log1p(-ratio)
 
     def effective_range(self, log_eps: float = -95.0, growth: float = 0.0) -> tuple[int, int]:
         """Integers ``low, high`` outside of which the mass is below ``exp(log_eps)`` of the total.
@@ -211,17 +214,20 @@ class IntegerMeasure(Measure):
         target = log_eps + self.log_mass + growth * math.log1p(abs(self.mean))
 
         def reach(side: int, end: float) -> int:
-            step = max(self.sd, 1.0)
-            x = self.mean
+            x, step = self.mean, max(self.sd, 1.0)
             while True:
-                x += side * step
-                step *= 1.2
-                if side * x >= side * end:
+                # Masses at many places are hardly dearer than at one.
+                steps = step * 1.2 ** np.arange(24)
+                candidates = x + side * np.cumsum(steps)
+                x, step = candidates[-1], 1.2 * steps[-1]
+                z = np.ceil(candidates) if side > 0 else np.floor(candidates)
+                z = z[side * z < side * end]
+                for place, log_prob in zip(z.tolist(), self.log_prob(z), strict=True):
+                    weight = growth * math.log1p(abs(place))
+                    if self._log_tail(int(place), log_prob, side, growth) + weight <= target:
+                        return int(place)
+                if len(z) < len(steps):
                     return int(end)
-                z = math.ceil(x) if side > 0 else math.floor(x)
-                weight = growth * math.log1p(abs(z))
-                if self.log_tail(z, side, growth) + weight <= target:
-                    return z
 
         return reach(-1, low), reach(1, high)
 

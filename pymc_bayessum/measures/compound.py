@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, override
 
 import numpy as np
-from scipy import special
 
 from ..arguments import reals
 from .base import IntegerMeasure, Measure, concatenate
@@ -132,7 +131,7 @@ class Mixture(Measure):
 
     def _log_prob(self, x: Points) -> np.ndarray:
         parts = np.stack([m.log_prob(x) for m in self.measures])
-        return special.logsumexp(parts, axis=0, b=self.weights[:, None])
+        return np.logaddexp.reduce(parts + np.log(self.weights)[:, None], axis=0)
 
     def _sample(self, n: int, rng: np.random.Generator) -> Points:
         count = rng.multinomial(n, self.weights)
@@ -172,13 +171,16 @@ class IntegerMixture(Mixture, IntegerMeasure):
 
     @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
-        # A ratio of sums is at most the largest of the ratios; parts without mass there drop out.
-        ratios = [
-            m.tail_ratio(x, side)  # type: ignore[attr-defined]
-            for m in self.measures
-            if (x < m.ends[1] if side > 0 else x > m.ends[0])  # type: ignore[attr-defined]
-        ]
-        return max(ratios, default=0.0)
+        # A ratio of sums is at most the largest of the ratios; parts that have ended drop out, and
+        # for those that have not begun there is no bound.
+        ratios = [0.0]
+        for m in self.measures:
+            begin, end = m.ends if side > 0 else m.ends[::-1]  # type: ignore[attr-defined]
+            if side * x < side * begin:
+                return math.inf
+            if side * x < side * end:
+                ratios.append(m.tail_ratio(x, side))  # type: ignore[attr-defined]
+        return max(ratios)
 
     def _sample_distinct(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return IntegerMeasure._sample_distinct(self, n, rng)

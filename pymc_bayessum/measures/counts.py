@@ -119,7 +119,8 @@ class NegativeBinomial(IntegerMeasure):
     @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
         if side < 0:
-            return x / ((x + self.n - 1.0) * (1.0 - self.p)) if x + self.n > 1.0 else math.inf
+            # Up to one success the mass only falls, so downwards there is no bound.
+            return x / ((x + self.n - 1.0) * (1.0 - self.p)) if self.n > 1.0 else math.inf
         return (1.0 - self.p) * max((x + self.n) / (x + 1.0), 1.0)
 
     def _log_prob(self, x: np.ndarray) -> np.ndarray:
