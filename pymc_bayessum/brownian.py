@@ -14,7 +14,7 @@ import numpy as np
 
 from .measures import Counting, IntegerMeasure
 
-__all__ = ["BrownianGram", "brownian_weights"]
+__all__ = ["BrownianGram", "brownian_weights", "listed_masses"]
 
 #: Longest stretch of integers that is summed one by one.
 STRETCH_LIMIT = 2**22
@@ -37,9 +37,9 @@ class BrownianGram:
     Examples
     --------
     >>> import numpy as np
-    >>> gram = BrownianGram.of_nodes(np.array([2, 0]), shift=1.0)
+    >>> gram = BrownianGram.of_nodes(np.array([4, 0]), shift=1.0)
     >>> float(gram.quadratic_form(np.array([3.0, 1.0])))
-    3.0
+    2.0
     """
 
     order: np.ndarray = field(repr=False)
@@ -108,7 +108,7 @@ def brownian_weights(
     if isinstance(measure, Counting):
         log_weights, variance = _counting(x, measure.maximum, shift)
     else:
-        listed = _listed(measure, int(x[-1]))
+        listed = listed_masses(measure, int(x[-1]))
         if listed is None:
             return None
         log_weights, variance = _summed(x, *listed, shift)
@@ -137,10 +137,34 @@ def _counting(x: np.ndarray, maximum: int, shift: float) -> tuple[np.ndarray, fl
     return np.log(weights), variance
 
 
-def _listed(measure: IntegerMeasure, last: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """All integers with mass, up to a negligible tail beyond the last node, and their log mass."""
-    low = int(measure.ends[0])
-    high = max(last, measure.effective_range()[1])
+def listed_masses(
+    measure: IntegerMeasure, last: int, growth: float = 0.0
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """List the integers of a measure up to a tail that is negligible beside the mass at ``last``.
+
+    Parameters
+    ----------
+    measure : IntegerMeasure
+    last : int
+        The last node.
+    growth : float
+        The tail is weighted with z**growth.
+
+    Returns
+    -------
+    tuple of ndarray or None
+        The integers and their log masses; ``None`` when there are too many.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.measures import Counting
+    >>> listed_masses(Counting(2), 1)[0]
+    array([0, 1, 2])
+    """
+    low, high = measure.effective_range(growth=growth)
+    if math.isfinite(measure.ends[0]):
+        low = int(measure.ends[0])
+    high = max(last, high)
     while True:
         if high - low > STRETCH_LIMIT:
             return None
@@ -149,7 +173,7 @@ def _listed(measure: IntegerMeasure, last: int) -> tuple[np.ndarray, np.ndarray]
         beyond = log_prob[x >= last]
         peak = beyond.max()
         log_beyond = peak + math.log(np.exp(beyond - peak).sum())
-        if measure.log_tail(high) <= log_beyond + LOG_NEGLIGIBLE:
+        if measure.log_tail(high, growth=growth) <= log_beyond + LOG_NEGLIGIBLE:
             return x, log_prob
         high += max(high - low, 64)
 

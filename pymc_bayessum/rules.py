@@ -22,6 +22,7 @@ from .brownian import BrownianGram, brownian_weights
 from .embeddings import embed
 from .gram import Gram, ScaledGram, factorize_dense
 from .kernels import Brownian, Kernel, Scaled
+from .markov import markov_process, markov_weights
 from .measures import Geometric, IntegerMeasure, Measure, NegativeBinomial, Poisson
 from .measures.supports import Points, Support, batch_size, rows, take
 
@@ -309,9 +310,16 @@ def bayes_sum(kernel: Kernel, measure: Measure, nodes: Points, jitter: float | N
     """Build the rule of a kernel, a measure and distinct nodes.
 
     Solves K w = mu. The Gram matrix is dense and factorised with the smallest jitter that works,
-    except for the Brownian kernel on the integers, whose weights are written down: the sums of
-    the hat functions of the nodes, so that on consecutive nodes 0..M they are p(0), ..., p(M-1)
-    and P(X >= M).
+    except on the integers with
+
+    - `Brownian`: the weights are written down, as sums of the hat functions of the nodes, so that
+      on consecutive nodes 0..M they are p(0), ..., p(M-1) and P(X >= M);
+    - `IntegratedBrownian` and `Matern`: a banded system of well-conditioned differences is solved,
+      in a time that grows like N, with no jitter. For `IntegratedBrownian` polynomials up to its
+      order are free, so that the weights are exact for them and the posterior mean is the natural
+      spline: within the nodes of degree 2 order + 1, beyond the first and last node of degree
+      ``order``. Where the summand is not yet negligible at the first node (as at zero), let the
+      first two dozen nodes be consecutive, so that the spline's free ends meet no gap.
 
     Parameters
     ----------
@@ -535,6 +543,16 @@ def _solve(
         closed = brownian_weights(points, measure, kernel.shift) if starts_above_zero else None
         if closed is not None:
             return {**closed, "gram": BrownianGram.of_nodes(points, kernel.shift)}
+    process = markov_process(kernel)
+    if process is not None and isinstance(measure, IntegerMeasure):
+        banded = markov_weights(process, points, measure, jitter or 0.0)
+        if banded is not None:
+            return banded
+    if process is not None and process.is_free:
+        raise ValueError(
+            f"{kernel} leaves polynomials free, which is done for measures on the integers that "
+            f"can be listed, got {measure}"
+        )
     return _dense(kernel, measure, points, jitter)
 
 
