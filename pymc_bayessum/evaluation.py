@@ -1,0 +1,265 @@
+"""The normalisers of a model on posterior draws: values, references, and what they change.
+
+Everything is compiled once and evaluated draw by draw, in the space of the model's own variables
+(no transforms), as a posterior group holds them.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import xarray as xr
+from pymc.model.transform.conditioning import remove_value_transforms
+from pymc.progress_bar.progress import create_simple_progress
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from .logsum import Normalizer, find_normalizers, log_normalizer
+from .references import Reference, ReferenceValue, choose_reference
+
+__all__ = ["Evaluator", "Part", "Seen"]
+
+
+class Part(NamedTuple):
+    """A normaliser of the model, its name and what it is held against."""
+
+    name: str
+    normalizer: Normalizer
+    reference: Reference | None
+
+
+class Seen(NamedTuple):
+    """One normaliser at one draw, in numbers: means over its rows, unless said otherwise.
+
+    Attributes
+    ----------
+    log_z, log_z_sd, log_z_reference : float
+        The log-normaliser, the sd its rule states, and the reference.
+    log_z_error, log_z_error_max : float
+        Log Z minus reference: its mean, and the largest (in size, with its sign) of any row.
+    worst_row : int
+        Which row that is, counted in C order.
+    reference_sd, reference_noise : float
+        How uncertain the reference is, and half the difference of two halves of it.
+    beyond, needed : float
+        Share of the sum outside the range of the rule's nodes, and up to where nodes are needed.
+    log_ratio_alone : float
+        Change of the model's logp when this log Z is replaced by its reference.
+    """
+
+    log_z: float
+    log_z_sd: float
+    log_z_reference: float
+    log_z_error: float
+    log_z_error_max: float
+    worst_row: int
+    reference_sd: float
+    reference_noise: float
+    beyond: float
+    needed: float
+    log_ratio_alone: float
+
+
+class Evaluator:
+    """The normalisers of a model and what they do to its logp, compiled once for all draws.
+
+    Parameters
+    ----------
+    model : pm.Model
+    compile_kwargs : dict
+        Passed to ``pytensor.function``.
+    random_seed : seed or Generator
+        For references that sample.
+
+    Attributes
+    ----------
+    parts : list of Part
+        The normalisers.
+    names : list of str
+        The free variables, in the order a draw holds their values.
+    """
+
+    def __init__(self, model: pm.Model, compile_kwargs: dict[str, Any], random_seed: Any):
+        flat = remove_value_transforms(model)
+        self.names = [rv.name for rv in flat.free_RVs]
+        self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
+        factors = dict(zip([*flat.basic_RVs, *flat.potentials], flat.logp(sum=False), strict=True))
+        found = _find({str(term.name): factor for term, factor in factors.items()})
+        self.parts = [
+            Part(name, each, choose_reference(each, self.variables, compile_kwargs, random_seed))
+            for name, each in found.items()
+        ]
+        options = {"on_unused_input": "ignore", **compile_kwargs}
+        outputs: list[Variable] = []
+        for each in found.values():
+            outputs += [each.log_z, _stated_sd(each), *each.inputs]
+        self._normalizers = pytensor.function(self.variables, outputs, **options)
+        self._log_ratio = _compile_log_ratio(
+            list(factors.values()), list(found.values()), self.variables, options
+        )
+
+    def as_draws(self, posterior: xr.Dataset) -> list[list[np.ndarray]]:
+        """Return for each draw the values of the free variables, in the types of the model."""
+        arrays = []
+        for name, variable in zip(self.names, self.variables, strict=True):
+            values = posterior[name].to_numpy().astype(variable.type.dtype)
+            arrays.append(values.reshape(-1, *values.shape[2:]))
+        # A draw of a scalar must still be an array.
+        return [[np.asarray(array[s]) for array in arrays] for s in range(len(arrays[0]))]
+
+    def at(self, draw: Sequence[np.ndarray]) -> tuple[float, list[Seen]]:
+        """Return the change of the logp to its reference at one draw, and all normalisers."""
+        log_zs, sds, values = self._arrays(draw)
+        better = [
+            np.broadcast_to(value.log_z, z.shape).astype(z.dtype)
+            for value, z in zip(values, log_zs, strict=True)
+        ]
+        log_ratio = self.log_ratio(draw, log_zs, better)
+        alone = [log_ratio]
+        if len(self.parts) > 1:
+            alone = [
+                self.log_ratio(draw, log_zs, [*log_zs[:j], better[j], *log_zs[j + 1 :]])
+                for j in range(len(self.parts))
+            ]
+        seen = map(_in_numbers, log_zs, sds, values, alone)
+        return log_ratio, list(seen)
+
+    def _arrays(
+        self, draw: Sequence[np.ndarray]
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[ReferenceValue]]:
+        outputs = iter(self._normalizers(*draw))
+        log_zs, sds, values = [], [], []
+        for part in self.parts:
+            log_zs.append(np.asarray(next(outputs)))
+            sds.append(np.asarray(next(outputs)))
+            inputs = [np.asarray(next(outputs)) for _ in part.normalizer.inputs]
+            values.append(_reference_value(part, draw, inputs, log_zs[-1]))
+        return log_zs, sds, values
+
+    def log_ratio(
+        self, draw: Sequence[np.ndarray], log_zs: list[np.ndarray], better: list[np.ndarray]
+    ) -> float:
+        """Return by how much the logp rises when each log Z is replaced by another value."""
+        return float(self._log_ratio(*draw, *log_zs, *better))
+
+    def log_ratio_at(self, point: Mapping[str, Any]) -> float:
+        """Return the change of the logp to its reference at a point, given by names."""
+        dtypes = [variable.type.dtype for variable in self.variables]
+        draw = [np.asarray(point[n], dtype=t) for n, t in zip(self.names, dtypes, strict=True)]
+        return self.at(draw)[0]
+
+    def at_all(
+        self, draws: list[list[np.ndarray]], progressbar: bool = False
+    ) -> tuple[np.ndarray, list[list[Seen]]]:
+        """Return the same for all draws."""
+        ratios, seen = [], []
+        progress = create_simple_progress(progressbar=progressbar)
+        with progress:
+            task = progress.add_task("Checking normalisers", completed=0, total=len(draws))
+            for draw in draws:
+                ratio, row = self.at(draw)
+                ratios.append(ratio)
+                seen.append(row)
+                progress.advance(task)
+        return np.array(ratios), seen
+
+    def seconds(self, draws: list[list[np.ndarray]]) -> float:
+        """Return how long one draw takes."""
+        few = draws[:: max(1, len(draws) // 4)][:4]
+        self.at(few[0])  # what is compiled at the first call is not paid again
+        start = time.perf_counter()
+        for draw in few:
+            self.at(draw)
+        return max((time.perf_counter() - start) / len(few), 1e-9)
+
+    def counts(self, draw: Sequence[np.ndarray]) -> list[float]:
+        """Return how often each normaliser is subtracted in the logp, summed over its rows."""
+        step = 1e-4
+        log_zs, _, _ = self._arrays(draw)
+        counts = []
+        for j, z in enumerate(log_zs):
+            moved = [*log_zs[:j], (z + step).astype(z.dtype), *log_zs[j + 1 :]]
+            counts.append(-self.log_ratio(draw, log_zs, moved) / step)
+        return counts
+
+
+def _in_numbers(
+    log_z: np.ndarray, sd: np.ndarray, value: ReferenceValue, log_ratio_alone: float
+) -> Seen:
+    error = log_z - value.log_z
+    # A log Z that does not exist is the worst of all errors.
+    worst = int(np.argmax(np.nan_to_num(np.abs(error), nan=np.inf)))
+    return Seen(
+        log_z=float(log_z.mean()),
+        log_z_sd=float(sd.mean()),
+        log_z_reference=float(np.mean(value.log_z)),
+        log_z_error=float(error.mean()),
+        log_z_error_max=float(error.flat[worst]),
+        worst_row=worst,
+        reference_sd=value.sd,
+        reference_noise=value.noise,
+        beyond=value.beyond,
+        needed=value.needed,
+        log_ratio_alone=log_ratio_alone,
+    )
+
+
+def _find(factors: Mapping[str, Variable]) -> dict[str, Normalizer]:
+    """Return the normalisers in the terms of a logp, each by the name of its term."""
+    found: dict[str, Normalizer] = {}
+    for name, factor in factors.items():
+        known = {each.log_z for each in found.values()}
+        here = [each for each in find_normalizers(factor) if each.log_z not in known]
+        for number, each in enumerate(here):
+            found[name if len(here) == 1 else f"{name}[{number}]"] = each
+    if not found:
+        raise ValueError(
+            "the model has no log-normaliser to check: nothing in it was built by "
+            "pbs.log_normalizer or is a distribution of pymc_bayessum"
+        )
+    return found
+
+
+def _stated_sd(normalizer: Normalizer) -> Variable:
+    """Return the standard deviation that the rule itself states for log Z, NaN if it has none."""
+    if normalizer.rule is None or normalizer.log_f is None:
+        return pt.constant(np.nan)
+    return log_normalizer(normalizer.log_f, normalizer.rule, return_sd=True)[1]
+
+
+def _compile_log_ratio(
+    factors: Sequence[Variable],
+    normalizers: Sequence[Normalizer],
+    variables: Sequence[Variable],
+    options: dict[str, Any],
+) -> Any:
+    """Compile the change of the logp as a function of a draw, old log Zs and new log Zs.
+
+    The normalisers are inputs here, so none is evaluated; and whatever a term does with its log Z
+    (mixtures, truncation, weights) is done exactly.
+    """
+    log_zs = [each.log_z for each in normalizers]
+    affected = [factor for factor in factors if set(log_zs) & set(ancestors([factor]))]
+    old, new = ([log_z.type() for log_z in log_zs] for _ in range(2))
+    before = clone_replace(affected, dict(zip(log_zs, old, strict=True)), rebuild_strict=False)
+    after = clone_replace(affected, dict(zip(log_zs, new, strict=True)), rebuild_strict=False)
+    # Where both are -inf nothing has changed.
+    changes = [
+        pt.sum(pt.switch(pt.eq(b, a), 0.0, pt.sub(a, b)))
+        for b, a in zip(before, after, strict=True)
+    ]
+    return pytensor.function([*variables, *old, *new], pt.add(*changes, 0.0), **options)
+
+
+def _reference_value(
+    part: Part, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray], log_z: np.ndarray
+) -> ReferenceValue:
+    """Return the reference; without one the normaliser stands for itself, infinitely uncertain."""
+    if part.reference is None:
+        return ReferenceValue(log_z, sd=np.inf)
+    return part.reference(draw, inputs)
