@@ -10,7 +10,12 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-__all__ = ["DenseGram", "Gram", "ScaledGram", "factorize_dense"]
+from .brownian import BrownianGram
+from .kernels import Brownian, Kernel, Scaled
+from .markov import MarkovGram, markov_process
+from .measures.supports import Points
+
+__all__ = ["DenseGram", "Gram", "ScaledGram", "factorize", "factorize_dense"]
 
 #: Jitters tried in turn, as fractions of the mean diagonal.
 JITTER_LADDER = (0.0, *(10.0**power for power in range(-14, -1)))
@@ -126,6 +131,42 @@ class ScaledGram:
     def whiten(self, values: np.ndarray) -> np.ndarray:
         """Return the whitened values of the base over the root of the scale."""
         return self.base.whiten(values) / np.sqrt(self.scale)
+
+
+def factorize(kernel: Kernel, points: Points, jitter: float | None = None) -> Gram:
+    """Factorise the Gram matrix of a kernel on distinct points, by the cheapest exact way.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    points : batch of N points
+    jitter : float, optional
+        Added to the diagonal; by default the smallest that works.
+
+    Returns
+    -------
+    Gram
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.kernels import Brownian, SquaredExponential
+    >>> round(factorize(Brownian(), np.array([3, 8])).log_det, 6)     # det [[4, 4], [4, 9]] = 20
+    2.995732
+    >>> factorize(SquaredExponential(1.0), np.arange(4.0)).jitter
+    0.0
+    """
+    if isinstance(kernel, Scaled):
+        inner = None if jitter is None else jitter / kernel.scale
+        return ScaledGram(kernel.scale, factorize(kernel.base, points, inner))
+    if not isinstance(points, tuple) and np.ndim(points) == 1:
+        x = np.asarray(points)
+        if isinstance(kernel, Brownian) and not jitter and x.min() + kernel.shift > 0.0:
+            return BrownianGram.of_nodes(x, kernel.shift)
+        process = markov_process(kernel)
+        if process is not None and MarkovGram.suits(process, x):
+            return MarkovGram.of_nodes(process, x, jitter or 0.0)
+    return factorize_dense(kernel(points, points), jitter)
 
 
 def factorize_dense(matrix: np.ndarray, jitter: float | None = None) -> DenseGram:

@@ -34,7 +34,14 @@ from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
 from .brownian import listed_masses
 from .kernels import IntegratedBrownian, Kernel, Matern
 from .measures import Counting, IntegerMeasure
-from .panels import Frame, Remainder, discrete_gauss, extra_points, gauss_from_recurrence
+from .panels import (
+    Frame,
+    Remainder,
+    discrete_gauss,
+    extra_points,
+    gauss_from_recurrence,
+    panel_count,
+)
 
 __all__ = ["MarkovGram", "MarkovProcess", "markov_process", "markov_weights"]
 
@@ -159,8 +166,15 @@ class MarkovGram:
     ) -> "MarkovGram":
         """Factorise on distinct nodes (at least n of them where polynomials are free)."""
         order = np.argsort(nodes, kind="stable")
-        frame = Frame.of_nodes(process, process.warp(nodes[order]), None, None)
-        return cls._of_frame(frame, order, jitter)
+        t = process.warp(nodes[order])
+        return cls._of_frame(Frame.of_nodes(process, t, t[0], t[-1]), order, jitter)
+
+    @staticmethod
+    def suits(process: MarkovProcess, nodes: np.ndarray) -> bool:
+        """Whether the transform increases along the nodes and few enough panels are needed."""
+        t = process.warp(np.sort(nodes))
+        rises = bool(np.isfinite(t).all() and (np.diff(t) > 0).all())
+        return rises and panel_count(process, t[0], t[-1], len(t)) <= PANEL_LIMIT
 
     @classmethod
     def _of_frame(cls, frame: Frame, order: np.ndarray, jitter: float) -> "MarkovGram":
@@ -264,17 +278,18 @@ def markov_weights(
             f"nodes: a kernel with free polynomials of degree {process.n - 1} needs at least "
             f"{process.n} nodes, got {len(nodes)}"
         )
+    if not MarkovGram.suits(process, nodes):
+        return None
     order = np.argsort(nodes, kind="stable")
     x = nodes[order].astype(float)
     t = process.warp(x)
-    if not (np.isfinite(t).all() and (np.diff(t) > 0).all()):
-        return None
     atoms = Atoms.of_measure(process, measure, x)
     if atoms is None:
         return None
-    frame = Frame.of_nodes(process, t, atoms.lowest, atoms.highest)
-    if len(frame.left) > PANEL_LIMIT:
+    low, high = min(t[0], atoms.lowest), max(t[-1], atoms.highest)
+    if panel_count(process, low, high, len(t)) > PANEL_LIMIT:
         return None
+    frame = Frame.of_nodes(process, t, low, high)
     gram = MarkovGram._of_frame(frame, order, jitter)
     points, masses = atoms.condensed(frame, _points_per_panel(frame))
     remainder = Remainder.of_points(frame, points, masses)

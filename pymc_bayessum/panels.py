@@ -84,16 +84,14 @@ class Frame:
     differences: np.ndarray = field(repr=False)
 
     @classmethod
-    def of_nodes(
-        cls, process: Process, t: np.ndarray, lowest: float | None, highest: float | None
-    ) -> "Frame":
-        """Lay out panels from the smallest to the largest of the nodes and the points between."""
+    def of_nodes(cls, process: Process, t: np.ndarray, lowest: float, highest: float) -> "Frame":
+        """Lay out panels over the nodes and whatever of ``lowest`` to ``highest`` is outside."""
         edges = list(t)
         cells = list(range(len(t) - 1))
-        if lowest is not None and lowest < t[0]:
+        if lowest < t[0]:
             edges.insert(0, lowest)
             cells.insert(0, -1)
-        if highest is not None and highest > t[-1]:
+        if highest > t[-1]:
             edges.append(highest)
             cells.append(len(t) - 1)
         a, b = np.array(edges[:-1]), np.array(edges[1:])
@@ -180,6 +178,11 @@ class Frame:
             for gap in range(len(rows)):
                 band[gap, : len(rows) - gap] += np.diagonal(start, -gap)
         return band
+
+
+def panel_count(process: Process, low: float, high: float, count: int) -> float:
+    """Bound on the number of panels that ``count`` nodes between ``low`` and ``high`` make."""
+    return count + 1 + process.rate * (high - low) / PANEL_WIDTH
 
 
 def extra_points(width: float) -> int:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from .arguments import integer, real
-from .brownian import BrownianGram, brownian_weights
+from .brownian import brownian_weights
 from .embeddings import embed
-from .gram import Gram, ScaledGram, factorize_dense
+from .gram import Gram, ScaledGram, factorize, factorize_dense
 from .kernels import Brownian, Kernel, Scaled
 from .markov import markov_process, markov_weights
 from .measures import Geometric, IntegerMeasure, Measure, NegativeBinomial, Poisson
@@ -497,13 +497,18 @@ def distinct_points(support: Support, nodes: Points) -> Points:
     outside = np.flatnonzero(~np.asarray(support.contains(points)))
     if len(outside):
         raise ValueError(f"nodes must lie in {support}, got {_some(points, outside)} outside of it")
+    require_distinct(points)
+    return points
+
+
+def require_distinct(points: Points) -> None:
+    """Raise when a point occurs twice in a batch, and say which."""
     first: dict[Any, int] = {}
     repeated = [i for i, key in enumerate(rows(points)) if first.setdefault(key, i) != i]
     if repeated:
         raise ValueError(
             f"nodes must be distinct, got {_some(points, np.array(repeated))} more than once"
         )
-    return points
 
 
 def reach_of(support: Support, points: Points) -> Reach:
@@ -542,7 +547,7 @@ def _solve(
         starts_above_zero = points.min() + kernel.shift > 0.0 and measure.ends[0] >= 0
         closed = brownian_weights(points, measure, kernel.shift) if starts_above_zero else None
         if closed is not None:
-            return {**closed, "gram": BrownianGram.of_nodes(points, kernel.shift)}
+            return {**closed, "gram": factorize(kernel, points)}
     process = markov_process(kernel)
     if process is not None and isinstance(measure, IntegerMeasure):
         banded = markov_weights(process, points, measure, jitter or 0.0)
