@@ -11,11 +11,11 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from .brownian import BrownianGram
-from .kernels import Brownian, Kernel, Scaled
+from .kernels import Brownian, Kernel, Scaled, Stein
 from .markov import MarkovGram, markov_process
 from .measures.supports import Points
 
-__all__ = ["DenseGram", "Gram", "ScaledGram", "factorize", "factorize_dense"]
+__all__ = ["DenseGram", "FlatMeanGram", "Gram", "ScaledGram", "factorize", "factorize_dense"]
 
 #: Jitters tried in turn, as fractions of the mean diagonal.
 JITTER_LADDER = (0.0, *(10.0**power for power in range(-14, -1)))
@@ -133,6 +133,61 @@ class ScaledGram:
         return self.base.whiten(values) / np.sqrt(self.scale)
 
 
+@dataclass(frozen=True, eq=False)
+class FlatMeanGram:
+    r"""A Gram matrix seen after an unknown constant was removed from the data.
+
+    With a flat prior on the constant mean of the process the data enter through
+
+    .. math:: y'K^{-1}y - \frac{(1'K^{-1}y)^2}{1'K^{-1}1}, \qquad
+              \log\det K + \log(1'K^{-1}1),
+
+    the exponent and the normaliser of the restricted likelihood, on N - 1 directions.
+
+    Parameters
+    ----------
+    base : Gram
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gram = FlatMeanGram(factorize_dense(np.eye(3)))
+    >>> round(float(gram.quadratic_form(np.array([1.0, 2.0, 3.0]))), 12), gram.n_informative
+    (2.0, 2)
+    """
+
+    base: Gram = field(repr=False)
+
+    @property
+    def jitter(self) -> float:
+        """What was added to the diagonal."""
+        return self.base.jitter
+
+    @property
+    def n_informative(self) -> int:
+        """Number of nodes less one, for the constant."""
+        return self.base.n_informative - 1
+
+    @property
+    def log_det(self) -> float:
+        """Log determinant on the informative directions."""
+        ones = self._whitened_ones()
+        return self.base.log_det + float(np.log(ones @ ones))
+
+    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
+        """Return the quadratic form over the last axis of ``values``."""
+        return np.square(self.whiten(values)).sum(axis=-1)
+
+    def whiten(self, values: np.ndarray) -> np.ndarray:
+        """Return L^-1 y less its projection on L^-1 1, over the last axis of ``values``."""
+        ones = self._whitened_ones()
+        white = self.base.whiten(values)
+        return white - (white @ ones)[..., None] * (ones / (ones @ ones))
+
+    def _whitened_ones(self) -> np.ndarray:
+        return self.base.whiten(np.ones(self.base.n_informative))
+
+
 def factorize(kernel: Kernel, points: Points, jitter: float | None = None) -> Gram:
     """Factorise the Gram matrix of a kernel on distinct points, by the cheapest exact way.
 
@@ -156,6 +211,9 @@ def factorize(kernel: Kernel, points: Points, jitter: float | None = None) -> Gr
     >>> factorize(SquaredExponential(1.0), np.arange(4.0)).jitter
     0.0
     """
+    if isinstance(kernel, Stein):
+        # Its functions have mean zero under p; the mean itself is a free constant.
+        return FlatMeanGram(factorize_dense(kernel(points, points), jitter))
     if isinstance(kernel, Scaled):
         inner = None if jitter is None else jitter / kernel.scale
         return ScaledGram(kernel.scale, factorize(kernel.base, points, inner))

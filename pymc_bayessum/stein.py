@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .arguments import as_generator, integer
-from .gram import DenseGram, factorize_dense
+from .gram import FlatMeanGram, factorize_dense
 from .kernels import Kernel
 from .kernels.stein import (
     Scored,
@@ -27,7 +27,6 @@ from .measures.supports import Points, Sites
 from .rules import Rule, distinct_points, reach_of
 
 __all__ = [
-    "FlatMeanGram",
     "GoodnessOfFit",
     "Stein",
     "difference",
@@ -44,61 +43,6 @@ Statistic = Literal["u", "v"]
 
 #: Side of the blocks in which sums over pairs are taken: 4 MB of doubles.
 BLOCK = 724
-
-
-@dataclass(frozen=True, eq=False)
-class FlatMeanGram:
-    r"""A Gram matrix seen after an unknown constant was removed from the data.
-
-    With a flat prior on the constant mean of the process the data enter through
-
-    .. math:: y'K^{-1}y - \frac{(1'K^{-1}y)^2}{1'K^{-1}1}, \qquad
-              \log\det K + \log(1'K^{-1}1),
-
-    the exponent and the normaliser of the restricted likelihood, on N - 1 directions.
-
-    Parameters
-    ----------
-    base : DenseGram
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gram = FlatMeanGram(factorize_dense(np.eye(3)))
-    >>> round(float(gram.quadratic_form(np.array([1.0, 2.0, 3.0]))), 12), gram.n_informative
-    (2.0, 2)
-    """
-
-    base: DenseGram = field(repr=False)
-
-    @property
-    def jitter(self) -> float:
-        """What was added to the diagonal."""
-        return self.base.jitter
-
-    @property
-    def n_informative(self) -> int:
-        """Number of nodes less one, for the constant."""
-        return self.base.n_informative - 1
-
-    @property
-    def log_det(self) -> float:
-        """Log determinant on the informative directions."""
-        ones = self._whitened_ones()
-        return self.base.log_det + float(np.log(ones @ ones))
-
-    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
-        """Return the quadratic form over the last axis of ``values``."""
-        return np.square(self.whiten(values)).sum(axis=-1)
-
-    def whiten(self, values: np.ndarray) -> np.ndarray:
-        """Return L^-1 y less its projection on L^-1 1, over the last axis of ``values``."""
-        ones = self._whitened_ones()
-        white = self.base.whiten(values)
-        return white - (white @ ones)[..., None] * (ones / (ones @ ones))
-
-    def _whitened_ones(self) -> np.ndarray:
-        return self.base.whiten(np.ones(self.base.n_informative))
 
 
 def stein_rule(

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pymc_bayessum.gram import FlatMeanGram
 from pymc_bayessum.kernels import ExpHamming, Kernel, Stein, Tanimoto, hamming
 from pymc_bayessum.measures import Sites, UniformCategorical
 from pymc_bayessum.stein import (
-    FlatMeanGram,
     difference,
     inverse_difference,
     ksd,
