@@ -26,7 +26,7 @@ where ``reference`` is a NumPy function that takes the values of ``inputs`` and 
 or exact log Z.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
@@ -36,8 +36,8 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad, disconnected_type
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.replace import _vectorize_node, clone_replace
-from pytensor.graph.traversal import ancestors, explicit_graph_inputs
+from pytensor.graph.replace import _vectorize_node
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.tensor.symbolic import TensorSymbolicOp
 from pytensor.tensor.variable import TensorVariable
 
@@ -370,6 +370,8 @@ class Normalizer:
         The constants that ``log_f`` was built on, empty where it was given as a tensor.
     reference : callable or None
         A NumPy function that takes the values of ``inputs`` and returns a finer or exact log Z.
+    sd : TensorVariable or None
+        Standard deviation of log Z that the normaliser itself states; that of the rule for None.
     parameters : tuple of Variable
         The free variables ``log_z`` depends on: the random variables of a model, or the inputs
         of a plain graph.  ``pytensor.function(parameters, log_z)`` compiles.
@@ -385,6 +387,7 @@ class Normalizer:
     log_f: Variable | None = None
     nodes: tuple[Variable, ...] = ()
     reference: Callable[..., np.ndarray] | None = None
+    sd: Variable | None = None
     parameters: tuple[Variable, ...] = ()
     term: Variable | None = None
     name: str | None = None
@@ -402,8 +405,8 @@ class Normalizer:
                 "the log summand was given to log_normalizer as a tensor over the nodes of the "
                 "rule; only a callable log_f can be evaluated at other nodes"
             )
-        swaps: dict[Variable, Variable] = dict(zip(self.nodes, _as_constants(nodes), strict=True))
-        return clone_replace(self.log_f, swaps, rebuild_strict=False)
+        swaps = dict(zip(self.nodes, _as_constants(nodes), strict=True))
+        return _rebuilt(self.log_f, swaps)
 
     def count(self) -> Variable:
         """Return how often each log Z is subtracted in ``term``, of the shape of ``log_z``.
@@ -413,6 +416,20 @@ class Normalizer:
         if self.term is None:
             raise ValueError("this normaliser was found outside of a log-probability")
         return pytensor.grad(-pt.sum(self.term), self.log_z)  # type: ignore[return-value]
+
+
+def _rebuilt(output: Variable, swaps: Mapping[Variable, Variable]) -> Variable:
+    """Apply the operations below the swapped variables anew; what lies above stays the same.
+
+    The ready-made replacements of PyTensor clone what lies above (a model's random variables
+    among it), or keep to the old lengths.
+    """
+    new = dict(swaps)
+    for node in toposort([output]):
+        if any(x in new for x in node.inputs):
+            outputs = node.op(*(new.get(x, x) for x in node.inputs), return_list=True)
+            new.update(zip(node.outputs, outputs, strict=True))
+    return new.get(output, output)
 
 
 @singledispatch

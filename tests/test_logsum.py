@@ -393,6 +393,20 @@ class TestFinding:
         other = found.log_f_at(np.array([0, 5, 100])).eval({t: 2.0}, mode=PYTHON)
         np.testing.assert_array_equal(other, [0.0, 10.0, 200.0])
 
+    def test_summand_of_many_operations(self, counting_rule):
+        """Indexing, reductions and symbolic Ops are applied anew at the other nodes."""
+        t = pt.vector("t", shape=(2,))
+
+        def log_f(x):
+            table = pt.stack([t[0] * x, pt.gammaln(x + 1.0), pt.switch(x > 1, x[::-1], x[0])])
+            return pt.logsumexp(table, axis=0) + pt.special.log_softmax(t)[pt.minimum(x, 1)]
+
+        (found,) = find_normalizers(log_normalizer(log_f, counting_rule))
+        other = np.array([0, 3, 50])
+        direct = compiled([t], log_f(pt.constant(other)))
+        moved = compiled([t], found.log_f_at(other))
+        np.testing.assert_allclose(moved([0.3, 2.0]), direct([0.3, 2.0]))
+
     def test_with_a_shift(self, counting_rule):
         t = pt.vector("t")
         value = log_normalizer(lambda x: t[:, None] * x, counting_rule, shift=40 * t)
