@@ -1,6 +1,7 @@
 """Normalising constants of discrete models inside PyMC, by Bayesian quadrature for sums."""
 
 from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, nodes
+from pymc_bayessum.distributions.cmp import CMP, cmp_log_z, cmp_mean, cmp_variance
 from pymc_bayessum.distributions.unnormalized import Unnormalized
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.logsum import find_normalizers, log_normalizer
@@ -17,10 +18,14 @@ from pymc_bayessum.stein import ksd, stein_rule
 __version__ = "0.1.0"
 
 __all__ = [
+    "CMP",
     "Estimate",
     "Rule",
     "Unnormalized",
     "bayes_sum",
+    "cmp_log_z",
+    "cmp_mean",
+    "cmp_variance",
     "datasets",
     "embed",
     "embeddings",

@@ -1,0 +1,1 @@
+"""Log-normaliser of the Conway-Maxwell-Poisson distribution, with all derivatives models need."""
