@@ -55,8 +55,8 @@ def graded(
     """Grid on 0, ..., maximum that is consecutive near zero and grows coarser smoothly.
 
     The nodes are 0, 1, ..., consecutive, then steps that grow by a factor of at most ``growth``
-    (or by one, which is as little as whole numbers allow) up to the cap ``spacing``. The excess
-    of the last step is shared out over the steps before it, so that the last node is ``maximum``.
+    (or by one, which is as little as whole numbers allow) up to the cap ``spacing``. The last
+    step, or the last two alike, are shortened so that the last node is ``maximum``.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def graded(
     --------
     >>> from pymc_bayessum.nodes import graded
     >>> graded(30, consecutive=5, growth=1.5, spacing=6).tolist()
-    [0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 25, 30]
+    [0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 21, 26, 30]
     """
     maximum = integer("maximum", maximum)
     consecutive = integer("consecutive", consecutive)
@@ -106,16 +106,10 @@ def graded(
         step = min(math.floor(width), max(step + 1, math.floor(step * growth)))
         steps.append(step)
         position += step
-    return np.concatenate(
-        [np.arange(start + 1), start + np.cumsum(_shorten(steps, position - maximum))]
-    ).astype(np.int64)
-
-
-def _shorten(steps: list[int], excess: int) -> np.ndarray:
-    """Take ``excess`` off the steps in all, from the last backwards, one at a time."""
-    out = np.array(steps, dtype=np.int64)
-    while excess > 0:
-        room = np.flatnonzero(out > 1)[::-1][:excess]
-        out[room] -= 1
-        excess -= len(room)
-    return out
+    if position > maximum:
+        steps[-1] -= position - maximum
+        if len(steps) > 1 and steps[-1] < steps[-2]:
+            # What is left of the last step is shared with the one before: no lone short step.
+            both = steps[-2] + steps[-1]
+            steps[-2:] = [both - both // 2, both // 2]
+    return np.concatenate([np.arange(start + 1), start + np.cumsum(steps, dtype=np.int64)])

@@ -119,8 +119,12 @@ def summed_embedding(kernel: Kernel, measure: Measure) -> Embedding:
     the kernel is not known, the terms :math:`p(x) \sqrt{k(x, x)}` must have become negligible at
     the ends of the range of the measure itself.
     """
-    points, weights = weighted_points(measure, kernel.growth)
-    if kernel.growth is None and math.isinf(measure.support.size):
+    growth = kernel.growth
+    if growth != 0.0 and _is_pushed(measure):
+        # The exponent belongs to points after the map, the bound on the tail to those before it.
+        growth = None
+    points, weights = weighted_points(measure, growth)
+    if growth is None and math.isinf(measure.support.size):
         _check_tails(kernel, measure, points, weights)
     if isinstance(kernel, Matern):
         t = kernel.warp(points)
@@ -141,6 +145,12 @@ def summed_embedding(kernel: Kernel, measure: Measure) -> Embedding:
         return float(w @ _weighted_gram(kernel, x, w, x))
 
     return Embedding(lambda y: _weighted_gram(kernel, points, weights, y), initial_error)
+
+
+def _is_pushed(measure: Measure) -> bool:
+    if isinstance(measure, Product):
+        return _is_pushed(measure.first) or _is_pushed(measure.second)
+    return isinstance(measure, Pushforward)
 
 
 def _weighted_gram(kernel: Kernel, x: Points, weights: np.ndarray, y: Points) -> np.ndarray:
