@@ -1,7 +1,9 @@
 """Measures against their definitions: masses, tails, draws with and without replacement."""
 
+import copy
 import itertools
 import math
+import pickle
 
 import mpmath
 import numpy as np
@@ -276,7 +278,7 @@ class TestDistinctDraws:
         # The zero vector and the forty neighbours carry all but 8e-4 of the mass.
         assert {tuple(row) for row in drawn if row.sum() <= 1}.__len__() == 41
 
-    @pytest.mark.parametrize("n_sites", [15, 39, 200])
+    @pytest.mark.parametrize("n_sites", [15, 39, 200, 1500])
     def test_many_sites_are_not_listed(self, n_sites):
         drawn = ms.UniformCategorical(n_sites, 3).sample_distinct(2000, 0)
         assert len(np.unique(drawn, axis=0)) == 2000
@@ -290,7 +292,7 @@ class TestDistinctDraws:
 
     def test_infinite_product_that_repeats_itself(self):
         measure = ms.Product(ms.Poisson(1e-6), ms.Poisson(1e-6))
-        with pytest.raises(ValueError, match="points"):
+        with pytest.raises(ValueError, match="draws gave .* too large to list; ask for fewer"):
             measure.sample_distinct(30, 0)
 
     def test_seeds(self):
@@ -392,6 +394,17 @@ class TestCompound:
         assert len(product.support.enumerate()[0]) == 20
 
 
+@pytest.mark.parametrize("measure", [*COUNTS, *SMALL_SITES.values()], ids=str)
+def test_measures_travel_between_processes(measure):
+    again = pickle.loads(pickle.dumps(measure))
+    assert type(again) is type(measure)
+    x = measure.sample(20, 0)
+    np.testing.assert_array_equal(again.log_prob(x), measure.log_prob(x))
+    np.testing.assert_array_equal(
+        copy.deepcopy(measure).sample_distinct(3, 1), measure.sample_distinct(3, 1)
+    )
+
+
 class TestSupports:
     def test_contains(self):
         assert ms.Naturals().contains([0, 3, -1]).tolist() == [True, True, False]
@@ -416,8 +429,10 @@ class TestSupports:
         listed = ms.Sites(3, 3).enumerate()
         assert ms.Sites(3, 3).size == 27 == len(np.unique(listed, axis=0))
         assert len(np.unique(ms.Spins(4).enumerate(), axis=0)) == 16
-        with pytest.raises(ValueError, match="more than"):
-            ms.Sites(40, 3).enumerate()
+        for n_sites in (40, 5000):
+            with pytest.raises(ValueError, match="more than"):
+                ms.Sites(n_sites, 3).enumerate()
+        assert math.isinf(ms.Pair(ms.Sites(5000, 3), ms.Naturals()).size)
 
 
 class TestBadInput:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import as_generator, integer
-from .supports import Points, Support, batch_size, rows, take
+from .supports import ENUMERATION_LIMIT, Points, Support, batch_size, rows, take
 
 __all__ = ["IntegerMeasure", "Measure"]
 
@@ -114,6 +114,11 @@ class Measure(ABC):
                     new.append(i)
             kept.append(take(batch, np.array(new, dtype=int)))
         if len(seen) < n:
+            if self.support.size > ENUMERATION_LIMIT:
+                raise ValueError(
+                    f"n = {n} distinct points were not found: {drawn} draws gave {len(seen)}, and "
+                    f"{self.support} is too large to list; ask for fewer"
+                )
             # Given what is drawn, the rest of the sequence is again a draw without replacement
             # from what is left: exponential clocks have no memory.
             points = self.support.enumerate()

@@ -95,9 +95,13 @@ class Mixture(Measure):
     weights: np.ndarray
     measures: tuple[Measure, ...]
 
-    def __new__(cls, weights: Any, measures: Sequence[Measure]) -> "Mixture":
-        """Give mixtures on the integers the tail bounds of their parts."""
-        if cls is Mixture and all(isinstance(m, IntegerMeasure) for m in measures):
+    def __new__(cls, weights: Any = None, measures: Sequence[Measure] = ()) -> "Mixture":
+        """Give mixtures on the integers the tail bounds of their parts.
+
+        Copying and unpickling come without arguments, and with the class already right.
+        """
+        measures = tuple(measures)
+        if cls is Mixture and measures and all(isinstance(m, IntegerMeasure) for m in measures):
             return object.__new__(IntegerMixture)
         return object.__new__(cls)
 

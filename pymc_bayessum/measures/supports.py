@@ -54,13 +54,18 @@ def _whole(array: np.ndarray) -> np.ndarray:
     return whole
 
 
+def _power(base: int, exponent: int) -> float:
+    """Whole number ``base**exponent``, or ``inf`` where it is too large for a float."""
+    return base**exponent if exponent * math.log(base) < 700.0 else math.inf
+
+
 class Support(ABC):
     """The set of points a measure gives mass to."""
 
     @property
     @abstractmethod
     def size(self) -> float:
-        """Number of points, ``inf`` when there are infinitely many."""
+        """Number of points, ``inf`` when there are infinitely many or more than a float holds."""
 
     @abstractmethod
     def as_points(self, points: Points) -> Points:
@@ -151,7 +156,7 @@ class Sites(Support):
     @property
     @override
     def size(self) -> float:
-        return self.n_states**self.n_sites
+        return _power(self.n_states, self.n_sites)
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
@@ -191,7 +196,7 @@ class Spins(Support):
     @property
     @override
     def size(self) -> float:
-        return 2**self.n_sites
+        return _power(2, self.n_sites)
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
