@@ -1,10 +1,15 @@
 """Normalising constants of discrete models inside PyMC, by Bayesian quadrature for sums."""
 
-from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, nodes
+from pymc_bayessum import baselines, datasets, embeddings, graphs, kernels, measures, nodes
+from pymc_bayessum.diagnostics import check_normalizer, correct
+from pymc_bayessum.distributions.bambi_family import bambi_family
 from pymc_bayessum.distributions.cmp import CMP, cmp_log_z, cmp_mean, cmp_variance
+from pymc_bayessum.distributions.inflated import HurdleCMP, ZeroInflatedCMP
 from pymc_bayessum.distributions.unnormalized import Unnormalized
 from pymc_bayessum.embeddings import embed
+from pymc_bayessum.hyper import select_kernel
 from pymc_bayessum.logsum import find_normalizers, log_normalizer
+from pymc_bayessum.plots import plot_dispersion, plot_normalizer, plot_rootogram
 from pymc_bayessum.rules import (
     Estimate,
     Rule,
@@ -20,12 +25,18 @@ __version__ = "0.1.0"
 __all__ = [
     "CMP",
     "Estimate",
+    "HurdleCMP",
     "Rule",
     "Unnormalized",
+    "ZeroInflatedCMP",
+    "bambi_family",
+    "baselines",
     "bayes_sum",
+    "check_normalizer",
     "cmp_log_z",
     "cmp_mean",
     "cmp_variance",
+    "correct",
     "datasets",
     "embed",
     "embeddings",
@@ -38,6 +49,10 @@ __all__ = [
     "measures",
     "negative_binomial_rule",
     "nodes",
+    "plot_dispersion",
+    "plot_normalizer",
+    "plot_rootogram",
     "poisson_rule",
+    "select_kernel",
     "stein_rule",
 ]
