@@ -109,7 +109,7 @@ class LogPartition(_EliminationOp):
         """Run under JAX."""
         return _jax_functions(self.plan)[0](h, J)
 
-    def infer_shape(self, fgraph: Any, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
+    def infer_shape(self, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
         """Return the shape of a scalar."""
         return [()]
 
@@ -143,7 +143,7 @@ class Marginals(_EliminationOp):
         """Run under JAX."""
         return _jax_functions(self.plan)[1](h, J)
 
-    def infer_shape(self, fgraph: Any, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
+    def infer_shape(self, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
         """Marginals have the shapes of the parameters."""
         return [(), *shapes]
 
@@ -181,7 +181,7 @@ class MarginalsTangent(_EliminationOp):
         """Run under JAX."""
         return _jax_functions(self.plan)[2](h, J, h_step, J_step)
 
-    def infer_shape(self, fgraph: Any, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
+    def infer_shape(self, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
         """Tangents have the shapes of the parameters."""
         return list(shapes[:2])
 
