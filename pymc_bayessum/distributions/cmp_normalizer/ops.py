@@ -43,7 +43,7 @@ class _BroadcastOp(Op):
     def _outputs(self) -> range:
         return range(self.n_outputs)
 
-    def infer_shape(self, fgraph: Any, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Return the broadcast shape for every output."""
         patterns = [x.type.broadcastable for x in node.inputs]
         shape = tuple(
