@@ -292,7 +292,7 @@ class TestDistinctDraws:
 
     def test_infinite_product_that_repeats_itself(self):
         measure = ms.Product(ms.Poisson(1e-6), ms.Poisson(1e-6))
-        with pytest.raises(ValueError, match="draws gave .* too large to list; ask for fewer"):
+        with pytest.raises(ValueError, match=r"draws gave .* too large to list; ask for fewer"):
             measure.sample_distinct(30, 0)
 
     def test_seeds(self):
