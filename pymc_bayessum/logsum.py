@@ -316,9 +316,12 @@ def _log_z_sd(log_f: TensorVariable, rule: "Rule") -> TensorVariable:
     return pt.switch(positive, sd, np.nan).astype(log_f.dtype)
 
 
-def _as_constants(nodes: Any) -> tuple[TensorVariable, ...]:
+def _as_constants(nodes: Any) -> tuple[Any, ...]:
     parts = nodes if isinstance(nodes, tuple) else (nodes,)
-    return tuple(pt.constant(np.asarray(part), name="nodes") for part in parts)
+    return tuple(
+        part if isinstance(part, Variable) else pt.constant(np.asarray(part), name="nodes")
+        for part in parts
+    )
 
 
 def normalized(log_f: Any, log_z: Any) -> TensorVariable:
@@ -397,7 +400,7 @@ class Normalizer:
 
         Parameters
         ----------
-        nodes : array or pair of arrays
+        nodes : array or tensor, or a pair of them
             Points in the form of ``rule.nodes``.
         """
         if self.log_f is None or not self.nodes:
