@@ -40,7 +40,8 @@ class LogConstant:
         Estimated log Z.
     sd : float
         Its standard error (delta method).
-    method : {"tree", "annealed"}
+    method : {"tree", "annealed", "exact", "none"}
+        "none": not estimated, taken as zero.
     base_variance : float
         Variance of the log ratio of model and tree under the tree.
     n_evals : int
@@ -49,7 +50,7 @@ class LogConstant:
 
     value: float
     sd: float
-    method: Literal["tree", "annealed"]
+    method: Literal["tree", "annealed", "exact", "none"]
     base_variance: float
     n_evals: int
 

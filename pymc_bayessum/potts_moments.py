@@ -37,6 +37,8 @@ __all__ = [
 
 #: Decays of the exponential Hamming kernel that the Stein estimate chooses from.
 DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+#: Largest coupling up to which conditionals of edges are multiplied instead of added in logs.
+PRODUCT_RANGE = 50.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,34 +152,48 @@ def conditionals(
 
 
 @njit(cache=True)
-def _accumulate_blocks(states, group, fields, couplings, edges, start, site, table, sites, pairs):
+def _accumulate_blocks(
+    states, group, fields, couplings, factors, edges, start, site, table, logs, sites, pairs
+):
     """Add the conditional marginals of sites and of edges, row by row, to their group."""
     n_sites, n_states = fields.shape
     local = np.empty((n_sites, n_states))
-    single = np.empty(n_states)
+    single = np.empty((n_sites, n_states))
+    first = np.empty(n_states)
+    second = np.empty(n_states)
     joint = np.empty(n_states * n_states)
     for row in range(len(states)):
         g = group[row]
         state = states[row]
         _local_fields(state, fields, start, site, table, local)
         for i in range(n_sites):
-            _softmax(local[i], single)
+            _softmax(local[i], single[i])
             for a in range(n_states):
-                sites[g, i, a] += single[a]
+                sites[g, i, a] += single[i, a]
         for e in range(len(edges)):
             i, j = edges[e, 0], edges[e, 1]
             at_i, at_j = state[i], state[j]
-            for a in range(n_states):
-                for b in range(n_states):
-                    # The local fields hold the coupling of this edge to the current other end.
-                    joint[a * n_states + b] = (
-                        local[i, a]
-                        - couplings[e, a, at_j]
-                        + local[j, b]
-                        - couplings[e, at_i, b]
-                        + couplings[e, a, b]
-                    )
-            _softmax(joint, joint)
+            # The conditionals hold the coupling of this edge to the current other end: take it off.
+            if logs:
+                for a in range(n_states):
+                    first[a] = local[i, a] - couplings[e, a, at_j]
+                    second[a] = local[j, a] - couplings[e, at_i, a]
+                for a in range(n_states):
+                    for b in range(n_states):
+                        joint[a * n_states + b] = first[a] + second[b] + couplings[e, a, b]
+                _softmax(joint, joint)
+            else:
+                total = 0.0
+                for a in range(n_states):
+                    first[a] = single[i, a] / factors[e, a, at_j]
+                    second[a] = single[j, a] / factors[e, at_i, a]
+                for a in range(n_states):
+                    for b in range(n_states):
+                        value = first[a] * second[b] * factors[e, a, b]
+                        joint[a * n_states + b] = value
+                        total += value
+                for k in range(n_states * n_states):
+                    joint[k] /= total
             for a in range(n_states):
                 for b in range(n_states):
                     pairs[g, e, a, b] += joint[a * n_states + b]
@@ -234,10 +250,12 @@ def block_moments(
         labels,
         fields,
         couplings,
+        np.exp(np.clip(couplings, -PRODUCT_RANGE, PRODUCT_RANGE)),
         edges,
         around.start,
         around.site,
         around.table,
+        bool(np.abs(couplings).max(initial=0.0) > PRODUCT_RANGE),
         sites,
         pairs,
     )
@@ -417,7 +435,9 @@ def stein_gibbs_moments(
 
     Returns
     -------
-    mean : ndarray, shape (d,)
+    rest : ndarray, shape (N, d)
+        The values with their Stein part taken off; its mean over draws is the estimate, and its
+        spread tells the error.
     decay : float
 
     Examples
@@ -428,12 +448,13 @@ def stein_gibbs_moments(
     >>> x = np.array([[0], [1], [1], [0], [0], [1]])
     >>> p = np.tile([[[0.75, 0.25]]], (6, 1, 1))
     >>> values = (x == 0).astype(float)
-    >>> stein_gibbs_moments(x, values, p, decay=0.1, folds=2, ridge=1e-9)[0].round(6).tolist()
+    >>> rest, _ = stein_gibbs_moments(x, values, p, decay=0.1, folds=2, ridge=1e-9)
+    >>> rest.mean(axis=0).round(6).tolist()
     [0.75]
     """
     if decay is None:
         decay = _best_decay(states, values, probs, folds, ridge)
-    return _left_out(states, values, probs, decay, folds, ridge)[0], float(decay)
+    return _left_out(states, values, probs, decay, folds, ridge), float(decay)
 
 
 def _left_out(
@@ -443,8 +464,8 @@ def _left_out(
     decay: float,
     folds: int,
     ridge: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of what the Stein part leaves on the folds left out."""
+) -> np.ndarray:
+    """Values less the Stein part fitted to the other folds, shape (N, d)."""
     everyone = np.arange(len(states))
     rest = np.empty_like(values, dtype=float)
     for left_out in np.array_split(everyone, folds):
@@ -458,7 +479,7 @@ def _left_out(
         solved -= np.outer(ones, solved.sum(axis=0) / ones.sum())
         cross = stein_gibbs_kernel(states[left_out], probs[left_out], x, p, decay)
         rest[left_out] = values[left_out] - cross @ solved
-    return rest.mean(axis=0), rest.std(axis=0)
+    return rest
 
 
 def _best_decay(
@@ -470,9 +491,9 @@ def _best_decay(
     spread = values.std(axis=0)
     directions /= np.where(spread > 0.0, spread, np.inf)[:, None]
     noise = [
-        np.square(
-            _left_out(states[some], values[some] @ directions, probs[some], decay, folds, ridge)[1]
-        ).sum()
+        _left_out(states[some], values[some] @ directions, probs[some], decay, folds, ridge)
+        .var(axis=0)
+        .sum()
         for decay in DECAYS
     ]
     return DECAYS[int(np.argmin(noise))]

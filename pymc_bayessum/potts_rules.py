@@ -52,6 +52,8 @@ DECAY_GRID = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
 V_LIMIT = 0.5
 #: Nodes on which the decay is chosen.
 DECAY_NODES = 800
+#: Length up to which sums of products are written out term by term.
+UNROLLED = 8
 
 BaseName = Literal["tree", "chow-liu", "mean-field", "conditionals", "uniform"]
 MeanSpace = Literal["ratio", "constant"]
@@ -101,7 +103,7 @@ class PottsRule:
 
     def _terms(self, xp: Any, theta: Any) -> tuple[Any, Any, Any, Any]:
         """Log ratios (..., N), their peak, the summands below it and the weights at theta."""
-        ratio = _product(xp, theta, self._statistics.T) - self._log_base
+        ratio = product(xp, theta, self._statistics.T) - self._log_base
         peak = xp.max(ratio, axis=-1, keepdims=True)
         peak = disconnected_grad(peak) if xp is pt else peak
         weights = self.weights
@@ -114,16 +116,16 @@ class PottsRule:
         """Return what constant-mean weights miss of E[g], and g'K^-1 g less its constant part."""
         d = self.layout.n_parameters
         missing, quadratic = self._missing, self._quadratic
-        step = _product(xp, theta, missing[:d]) - missing[d]
-        bent = _product(xp, theta, quadratic[:d, :d])
-        cross = _product(xp, theta, quadratic[:d, d])
+        step = product(xp, theta, missing[:d]) - missing[d]
+        bent = product(xp, theta, quadratic[:d, :d])
+        cross = product(xp, theta, quadratic[:d, d])
         bend = xp.sum(bent * theta, axis=-1) - 2.0 * cross + quadratic[d, d]
         # g may be constant (the base is the model); then nothing is missed and 0 / tiny is right.
         return step, xp.maximum(bend, 1e-12)
 
     def _direction(self, xp: Any, theta: Any) -> Any:
         d = self.layout.n_parameters
-        return _product(xp, theta, self._solved[:, :d].T) - self._solved[:, d]
+        return product(xp, theta, self._solved[:, :d].T) - self._solved[:, d]
 
     def _log_z(self, xp: Any, theta: Any) -> Any:
         _, peak, terms, weights = self._terms(xp, theta)
@@ -139,9 +141,9 @@ class PottsRule:
         total = xp.sum(weights * terms, axis=-1)
         sound = xp.where(total > 0.0, total, 1.0)
         whiten = solve_triangular(self._gram.factor, np.eye(self.n_nodes), lower=True).T
-        white = _product(xp, terms, whiten)
+        white = product(xp, terms, whiten)
         ones = whiten.sum(axis=0)
-        left = xp.sum(white**2, axis=-1) - _product(xp, white, ones) ** 2 / (ones @ ones)
+        left = xp.sum(white**2, axis=-1) - product(xp, white, ones) ** 2 / (ones @ ones)
         variance = self._variance
         n_free = 1
         if self.mean_space == "ratio":
@@ -152,7 +154,7 @@ class PottsRule:
             n_free = 2
         left = xp.maximum(left, 0.0)
         process = xp.sqrt(variance * left / max(1, self.n_nodes - n_free)) / sound
-        ratio = _product(xp, theta, self._test_statistics.T) - self._test_log_base
+        ratio = product(xp, theta, self._test_statistics.T) - self._test_log_base
         draws = xp.exp(ratio - peak)
         centred = ratio - xp.mean(ratio, axis=-1, keepdims=True)
         spread = xp.sum(centred**2, axis=-1)
@@ -179,11 +181,11 @@ class PottsRule:
 
     def value(self, h: Any, J: Any) -> float:
         """Log Z at numeric parameters."""
-        return float(self._log_z(np, _numeric(self.layout, h, J)))
+        return float(self._log_z(np, numeric_parameters(self.layout, h, J)))
 
     def sd(self, h: Any, J: Any) -> float:
         """Predicted standard error of log Z at numeric parameters."""
-        return float(self._log_z_sd(np, _numeric(self.layout, h, J)))
+        return float(self._log_z_sd(np, numeric_parameters(self.layout, h, J)))
 
     @property
     def predicted_error(self) -> float:
@@ -216,7 +218,7 @@ class PottsRule:
             and base under the base), ``ess`` (absolute), ``log_z``, ``predicted_error``,
             ``rows_times_error`` and ``flagged`` (V above 0.5).
         """
-        theta = self.point if h is None and J is None else _numeric(self.layout, h, J)
+        theta = self.point if h is None and J is None else numeric_parameters(self.layout, h, J)
         ratio = self._test_statistics @ theta - self._test_log_base
         terms = np.exp(ratio - ratio.max())
         variance = float(ratio.var(ddof=1))
@@ -235,16 +237,27 @@ class PottsRule:
         }
 
 
-def _product(xp: Any, left: Any, right: np.ndarray) -> Any:
-    """Product over the last axis of ``left``, without the slow general matrix product."""
-    if xp is np or left.ndim <= 2:
-        return xp.dot(left, right)
-    batch = [left.shape[axis] for axis in range(left.ndim - 1)]
-    flat = xp.dot(left.reshape((-1, right.shape[0])), right)
-    return flat.reshape((*batch, *right.shape[1:]))
+def product(xp: Any, left: Any, right: np.ndarray) -> Any:
+    """Product over the last axis of ``left`` and the first of a constant vector or matrix.
+
+    Symbolic ones are written as sums of products, which fuse with what follows: as fast as a call
+    of BLAS for one vector, and compiled in a tenth of the time.
+    """
+    if xp is np:
+        return np.dot(left, right)
+    if len(right) <= UNROLLED:
+        columns = [
+            left[..., k] if right.ndim == 1 else left[..., k, None] for k in range(len(right))
+        ]
+        terms = [column * row for column, row in zip(columns, right, strict=True)]
+        return sum(terms[1:], start=terms[0])
+    if right.ndim == 1:
+        return pt.sum(left * right, axis=-1)
+    return pt.sum(left[..., None, :] * np.ascontiguousarray(right.T), axis=-1)
 
 
-def _numeric(layout: PottsLayout, h: Any, J: Any) -> np.ndarray:
+def numeric_parameters(layout: PottsLayout, h: Any, J: Any) -> np.ndarray:
+    """Check numeric parameters of one model against its layout and stack them, shape (d,)."""
     h = np.zeros(()) if h is None else np.asarray(h, dtype=float)
     J = np.zeros(()) if J is None else np.asarray(J, dtype=float)
     for name, value, shape, kind in (
@@ -291,7 +304,7 @@ def model_layout(
         layout, h, J = potts_layout(
             h, J, edges, n_sites=n_sites, n_states=n_states, observed=observed
         )
-    theta = _numeric(layout, h, J)
+    theta = numeric_parameters(layout, h, J)
     if not np.isfinite(theta).all():
         raise ValueError("h and J must hold finite numbers only")
     return layout, theta
