@@ -8,7 +8,7 @@ it is cut once more.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -436,7 +436,7 @@ class Remainder:
             index = stencil[near, None] + np.arange(n)
             np.add.at(weights, index, (masses[near, :, None] * coefficients[near]).sum(axis=1))
         away = np.zeros_like(frame.u)
-        sizes = points.shape[1] - np.argmax(masses[:, ::-1] > 0.0, axis=1)
+        sizes = _sizes(masses)
         part = cls(frame, panel, points, masses, stencil, weights, away, np.zeros(n), sizes)
         part._add_away()
         if not near.all():
@@ -445,6 +445,11 @@ class Remainder:
             for j in range(n):
                 part.state[j] = (decayed * s**j).sum() / math.factorial(j)
         return part
+
+    def with_points(self, points: np.ndarray, masses: np.ndarray) -> "Remainder":
+        """Let other points, shape (P, Q), stand for those in each panel when seen from within."""
+        points, masses = points[self.panel], masses[self.panel]
+        return replace(self, points=points, masses=masses, sizes=_sizes(masses))
 
     def covariances(self) -> np.ndarray:
         """Covariances of the remainder with the differences, shape (N,)."""
@@ -571,6 +576,11 @@ class Remainder:
             bare = ahead_of_u ** (n - 1) * np.exp(-rate * ahead_of_u) / math.factorial(n - 1)
             out[~near] = np.where(ahead > 0.0, bare, 0.0)
         return out
+
+
+def _sizes(masses: np.ndarray) -> np.ndarray:
+    """Count the places up to the last with mass."""
+    return masses.shape[1] - np.argmax(masses[:, ::-1] > 0.0, axis=1)
 
 
 def _interpolation(
