@@ -47,8 +47,8 @@ COMPLETE = 1e-14
 #: Least noise, relative to the mean diagonal, so that the low-rank part does not cancel.
 LEAST_NOISE = 1e-9
 
-#: Rows of the Gram matrix held at a time.
-ROW_BLOCK = 256
+#: Side of the blocks in which the Gram matrix is passed over: 4 MB of doubles.
+BLOCK = 724
 
 Block = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -252,7 +252,7 @@ class LowRankRule(Rule):
     """
 
     rank: int = 0
-    pivots: np.ndarray = field(default=None, repr=False)  # type: ignore[assignment]
+    pivots: np.ndarray = field(default=None, repr=False)  # type: ignore[arg-type]
     trace_residual: float = 0.0
     unrefined_variance: float = 0.0
     loss: float = 0.0
@@ -278,7 +278,7 @@ def nystroem_rule(
     of the ``refine`` steps lowers the variance towards that of the full rule.
 
     The factor takes N r numbers; the Gram matrix is passed over ``1 + refine`` times in blocks
-    of rows, to refine and to compute the exact variance.
+    to refine and to compute the exact variance.
 
     Parameters
     ----------
@@ -313,6 +313,11 @@ def nystroem_rule(
     """
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a Kernel, got {kernel!r}")
+    if getattr(kernel, "free_degree", None) is not None:
+        raise ValueError(
+            f"{type(kernel).__name__} leaves polynomials free, which a low rank cannot hold; "
+            "bayes_sum takes it on thousands of nodes as it is"
+        )
     steps = integer("refine", refine)
     if measure is None:
         if not isinstance(kernel, Stein):
@@ -355,25 +360,26 @@ def nystroem_rule(
     solution, product = _refined(block, gram, target, solution, product, steps)
     weights, variance = finished(solution, product)
     left = target - product
-    loss = max(float(left @ gram.solve(left)), 0.0)
+    loss = float(left @ gram.solve(left))
     if measure is None:
         # In the space of weights that sum to one: the variance is 1 / (1'a) at the solution.
         loss *= variance**2
+    variance, clipped = max(variance, 0.0), max(-variance, 0.0)
     return LowRankRule(
         nodes=points,
         weights=weights,
-        variance=max(variance, 0.0),
+        variance=variance,
         log_base=np.zeros(n) if measure is None else measure.log_prob(points),
         kernel=kernel,
         measure=measure,
         gram=FlatMeanGram(gram) if measure is None else gram,
         reach=reach_of(support, points),
-        clipped=max(-variance, 0.0),
+        clipped=clipped,
         rank=partial.rank,
         pivots=partial.pivots,
         trace_residual=float(partial.residual.sum() / diagonal.sum()),
         unrefined_variance=max(unrefined, 0.0),
-        loss=loss,
+        loss=min(max(loss, 0.0), variance),
     )
 
 
@@ -440,13 +446,16 @@ def _projected_weights(partial: PivotedCholesky, mean: np.ndarray, noise: float)
 
 
 def _product(block: Block, vector: np.ndarray) -> np.ndarray:
-    """K v, a block of rows at a time."""
+    """K v from square blocks on and above the diagonal, one at a time."""
     n = len(vector)
-    everything = np.arange(n)
-    out = np.empty(n)
-    for begin in range(0, n, ROW_BLOCK):
-        rows = everything[begin : begin + ROW_BLOCK]
-        out[rows] = block(rows, everything) @ vector
+    parts = [np.arange(begin, min(begin + BLOCK, n)) for begin in range(0, n, BLOCK)]
+    out = np.zeros(n)
+    for position, rows in enumerate(parts):
+        out[rows] += block(rows, rows) @ vector[rows]
+        for columns in parts[position + 1 :]:
+            part = block(rows, columns)
+            out[rows] += part @ vector[columns]
+            out[columns] += vector[rows] @ part
     return out
 
 
