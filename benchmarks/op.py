@@ -93,15 +93,18 @@ def example(inputs, n, n_nodes):
     return [values[getattr(v, "name", v)] for v in inputs]
 
 
-def best_of(call, seconds):
-    """Return the shortest of the calls that fit in the time, after one to warm up."""
-    call()
+def best_of(calls, seconds):
+    """Return the shortest time of each call, taken in turns so that both see the same machine."""
+    for call in calls:
+        call()
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        stamps = [time.perf_counter()]
+        for call in calls:
+            call()
+            stamps.append(time.perf_counter())
+        times.append(np.diff(stamps))
+    return np.min(times, axis=0).tolist()
 
 
 def peak_bytes(call):
@@ -129,7 +132,10 @@ def measure(backend, sizes, seconds, quick):
     for n, n_nodes in sizes:
         (matrix,) = example(["a"], n, n_nodes)
         out = np.empty_like(matrix)
-        bare = best_of(lambda matrix=matrix, out=out: np.exp(matrix, out=out), seconds)
+
+        def bare(matrix=matrix, out=out):
+            np.exp(matrix, out=out)
+
         for name, (function, names, compile_seconds) in functions.items():
             arguments = example(names, n, n_nodes)
 
@@ -137,12 +143,13 @@ def measure(backend, sizes, seconds, quick):
                 # JAX returns before it is done; asking for the arrays waits.
                 return [np.asarray(result) for result in function(*arguments)]
 
+            own, exp = best_of((call, bare), seconds)
             records.append(
                 {
                     "case": name,
                     "size": [n, n_nodes],
-                    "seconds": best_of(call, seconds),
-                    "exp": bare,
+                    "seconds": own,
+                    "exp": exp,
                     "arrays": peak_bytes(call) / matrix.nbytes,
                     "compile": compile_seconds,
                 }
