@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from .arguments import as_generator, integer
 from .embeddings import embed
@@ -438,11 +438,7 @@ def _projected_weights(partial: PivotedCholesky, mean: np.ndarray, noise: float)
     reduced = solve_triangular(factor[partial.pivots], mean[partial.pivots], lower=True)
     normal = factor.T @ factor
     normal[np.diag_indices_from(normal)] += noise
-    try:
-        coefficients = cho_solve((cholesky(normal, lower=True), True), reduced)
-    except LinAlgError:
-        coefficients = np.linalg.lstsq(normal, reduced, rcond=None)[0]
-    return factor @ coefficients
+    return factor @ cho_solve((cholesky(normal, lower=True), True), reduced)
 
 
 def _product(block: Block, vector: np.ndarray) -> np.ndarray:
