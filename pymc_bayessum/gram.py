@@ -14,6 +14,7 @@ from .brownian import BrownianGram
 from .kernels import Brownian, Kernel, Scaled, Stein
 from .markov import MarkovGram, markov_process
 from .measures.supports import Points
+from .polynomials import PolynomialGram
 
 __all__ = ["DenseGram", "FlatMeanGram", "Gram", "ScaledGram", "factorize", "factorize_dense"]
 
@@ -224,6 +225,8 @@ def factorize(kernel: Kernel, points: Points, jitter: float | None = None) -> Gr
         process = markov_process(kernel)
         if process is not None and MarkovGram.suits(process, x):
             return MarkovGram.of_nodes(process, x, jitter or 0.0)
+        if isinstance(kernel, Polynomial) and jitter is None:
+            return PolynomialGram.of_nodes(x, kernel.degree)
     return factorize_dense(kernel(points, points), jitter)
 
 

@@ -21,10 +21,11 @@ from .arguments import integer, real
 from .brownian import brownian_weights
 from .embeddings import embed
 from .gram import Gram, ScaledGram, factorize, factorize_dense
-from .kernels import Brownian, Kernel, Scaled
+from .kernels import Brownian, Kernel, Polynomial, Scaled
 from .markov import markov_process, markov_weights
 from .measures import Geometric, IntegerMeasure, Measure, NegativeBinomial, Poisson
 from .measures.supports import Points, Support, batch_size, rows, take
+from .polynomials import polynomial_weights
 
 __all__ = [
     "Estimate",
@@ -145,8 +146,13 @@ class Rule:
             object.__setattr__(self, name, array)
 
     def __len__(self) -> int:
-        """Return the number of nodes."""
         return len(self.weights)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Rule of {len(self)} nodes, {self.kernel} under {self.measure}, "
+            f"variance {self.variance:.3g}, jitter {self.jitter:.3g}>"
+        )
 
     @property
     def jitter(self) -> float:
@@ -319,7 +325,10 @@ def bayes_sum(kernel: Kernel, measure: Measure, nodes: Points, jitter: float | N
       order are free, so that the weights are exact for them and the posterior mean is the natural
       spline: within the nodes of degree 2 order + 1, beyond the first and last node of degree
       ``order``. Where the summand is not yet negligible at the first node (as at zero), let the
-      first two dozen nodes be consecutive, so that the spline's free ends meet no gap.
+      first two dozen nodes be consecutive, so that the spline's free ends meet no gap;
+    - `Polynomial`: solved in polynomials orthonormal on the nodes. With more nodes than its
+      degree plus one the Gram matrix is singular; the weights are then the smallest that are
+      exact for polynomials of that degree, and the jitter recorded is the smallest of the ladder.
 
     Parameters
     ----------
@@ -352,6 +361,8 @@ def bayes_sum(kernel: Kernel, measure: Measure, nodes: Points, jitter: float | N
         raise TypeError(f"kernel must be a Kernel, got {kernel!r}")
     if not isinstance(measure, Measure):
         raise TypeError(f"measure must be a Measure, got {measure!r}")
+    if not kernel.accepts(measure.support):
+        embed(kernel, measure)  # raises, and says which kernels live there
     points = distinct_points(measure.support, nodes)
     if jitter is not None:
         jitter = _not_negative("jitter", jitter)
@@ -548,6 +559,10 @@ def _solve(
         closed = brownian_weights(points, measure, kernel.shift) if starts_above_zero else None
         if closed is not None:
             return {**closed, "gram": factorize(kernel, points)}
+    if isinstance(kernel, Polynomial) and isinstance(measure, IntegerMeasure) and jitter is None:
+        exact = polynomial_weights(points, measure, kernel.degree)
+        if exact is not None:
+            return exact
     process = markov_process(kernel)
     if process is not None and isinstance(measure, IntegerMeasure):
         banded = markov_weights(process, points, measure, jitter or 0.0)
@@ -579,7 +594,7 @@ def _dense(
             stacklevel=3,
         )
     # In exact arithmetic the variance is a squared norm; below zero it is rounding alone.
-    return {"weights": weights, "variance": max(raw, 0.0), "clipped": max(-raw, 0.0), "gram": gram}
+    return {"weights": weights, "variance": max(raw, 0.0), "clipped": max(0.0, -raw), "gram": gram}
 
 
 def _not_negative(name: str, value: Any) -> float:
