@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from .brownian import BrownianGram
-from .kernels import Brownian, Kernel, Scaled, Stein
+from .kernels import Brownian, Kernel, Polynomial, Scaled, Stein
 from .markov import MarkovGram, markov_process
 from .measures.supports import Points
 from .polynomials import PolynomialGram
