@@ -25,9 +25,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from .evaluation import Evaluator, Part, Seen
+from . import cmp_series  # noqa: F401  describes the default normalisers of CMP
+from .anchors import AnchoredRule
+from .evaluation import PLAIN, Evaluator, Part, Seen
 from .importance import MINIMUM_DRAWS, khat_threshold, resample, smooth_weights
 from .laplace import mode_shift
+from .potts_rules import PottsRule
 
 __all__ = ["CheckedTree", "check_normalizer", "correct"]
 
@@ -94,7 +97,8 @@ def check_normalizer(
     progressbar : bool
         Whether to show one.
     compile_kwargs : dict, optional
-        Passed to ``pytensor.function``, for example ``{"mode": "JAX"}``.
+        Passed to ``pytensor.function``, for example ``{"mode": "JAX"}``.  By default nothing is
+        compiled, unless that would not do within the time budget.
     random_seed : seed or Generator, optional
         For references that sample.
 
@@ -142,9 +146,16 @@ def check_normalizer(
     """
     model = pm.modelcontext(model)
     tree, point = _as_tree(idata, model, group)
-    evaluator = Evaluator(model, compile_kwargs or {}, random_seed)
     posterior = _free_variables(tree[group].to_dataset(), group, model)
-    thinned = _thin(posterior, draws, time_budget, evaluator)
+    evaluator = Evaluator(model, compile_kwargs or {"mode": PLAIN}, random_seed)
+    evaluator.prepare(posterior)
+    if draws is None:
+        draws = evaluator.affordable(posterior, time_budget)
+        if compile_kwargs is None and draws < _n_draws(posterior):
+            evaluator = Evaluator(model, {}, random_seed)
+            evaluator.prepare(posterior)
+            draws = evaluator.affordable(posterior, time_budget)
+    thinned = _thin(posterior, draws)
     values = evaluator.as_draws(thinned)
     log_ratio, seen = evaluator.at_all(values, progressbar)
     check = _as_dataset(log_ratio, seen, evaluator, values[0], thinned)
@@ -154,7 +165,7 @@ def check_normalizer(
         judgement = _judge_point(check, mode_shift(model, point, evaluator.log_ratio_at))
     check.attrs |= {"verdict": judgement[0], "reason": judgement[1]}
     check.attrs["advice"] = "" if judgement[0] == "good" else _advice(check, evaluator.parts)
-    check.attrs["draws_available"] = posterior.sizes["chain"] * posterior.sizes["draw"]
+    check.attrs["draws_available"] = _n_draws(posterior)
     check.attrs["report"] = _report(check)
     tree["normalizer"] = check
     nodes = {node.path: node.dataset for node in tree.subtree}
@@ -292,16 +303,16 @@ def _free_variables(posterior: xr.Dataset, group: str, model: pm.Model) -> xr.Da
     return posterior[names].transpose("chain", "draw", ...)
 
 
-def _thin(
-    posterior: xr.Dataset, draws: int | None, time_budget: float, evaluator: Evaluator
-) -> xr.Dataset:
-    """Leave out draws, evenly, until as many are left as were asked for or can be afforded."""
-    total = posterior.sizes["chain"] * posterior.sizes["draw"]
-    if draws is None:
-        draws = int(time_budget / evaluator.seconds(evaluator.as_draws(posterior)))
-    elif draws < 1:
+def _n_draws(posterior: xr.Dataset) -> int:
+    return posterior.sizes["chain"] * posterior.sizes["draw"]
+
+
+def _thin(posterior: xr.Dataset, draws: int) -> xr.Dataset:
+    """Leave out draws, evenly, until no more than so many are left (but one of each chain)."""
+    if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
-    return posterior.isel(draw=slice(None, None, -(-total // max(min(draws, total), 1))))
+    total = _n_draws(posterior)
+    return posterior.isel(draw=slice(None, None, -(-total // min(draws, total))))
 
 
 # The group
@@ -447,14 +458,27 @@ def _advice(check: xr.Dataset, parts: Sequence[Part]) -> str:
 def _remedy(part: Part, facts: xr.Dataset) -> str:
     if part.reference is None:
         return "give log_f to pbs.log_normalizer as a callable, so that it can be checked"
-    rule = part.normalizer.rule
+    rule = part.normalizer.rule or getattr(part.normalizer.log_z.owner.op, "rule", None)
+    if isinstance(rule, AnchoredRule):
+        return (
+            "another anchor: build it with pbs.anchored_rule where pbs.fit_potts finds the mode, or "
+            "at several points around it"
+        )
+    if isinstance(rule, PottsRule):
+        return (
+            "another base (pbs.potts_rule with base='tree'), or an anchor: pbs.anchored_rule where "
+            "pbs.fit_potts finds the mode"
+        )
     beyond = float(facts["beyond"].max())
     if beyond > 1e-4 and rule is not None:
         return (
             f"more nodes: up to {beyond:.2g} of the sum lies beyond the last node "
             f"({rule.reach.highest:g}); they should reach {float(facts['needed'].max()):g}"
         )
-    return "more nodes, another base or another anchor"
+    return (
+        "more nodes, or another base: one whose mass lies where the summand's does, with no "
+        "lighter tails"
+    )
 
 
 def _report(check: xr.Dataset) -> str:
@@ -473,17 +497,19 @@ def _report(check: xr.Dataset) -> str:
         )
     error = check["log_likelihood_error"]
     n_draws, available = attrs["draws"], attrs["draws_available"]
-    lines.append(
-        f"  log-likelihood: off by {float(error.mean()):.2g}, sd {float(error.std()):.2g} over "
-        f"{n_draws} draws" + (f" of {available}" if n_draws < available else "")
-    )
-    if n_draws > 1:
+    off = f"  log-likelihood: off by {float(error.mean()):.2g}"
+    if n_draws == 1:
+        lines.append(off)
+    else:
+        thinned = f" of {available}" if n_draws < available else ""
+        lines.append(f"{off}, sd {float(error.std()):.2g} over {n_draws} draws{thinned}")
         lines.append(
             f"  weights: Pareto k {attrs['khat']:.2f} (threshold {attrs['khat_threshold']:.2f}), "
             f"{attrs['ess']:.0f} effective draws"
         )
     if attrs["verdict"] == "corrected":
-        lines.append("  what to do: use pbs.correct(idata), or")
-    if attrs["advice"]:
+        lines.append("  what to do: go on with pbs.correct(idata), or better")
+        lines.append(f"    {attrs['advice']}")
+    elif attrs["advice"]:
         lines.append(f"  what to do: {attrs['advice']}")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from pymc.model.transform.conditioning import remove_value_transforms
 from pymc.progress_bar.progress import create_simple_progress
+from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
@@ -22,7 +23,11 @@ from pytensor.graph.traversal import ancestors
 from .logsum import Normalizer, find_normalizers, log_normalizer
 from .references import Reference, ReferenceValue, choose_reference
 
-__all__ = ["Evaluator", "Part", "Seen"]
+__all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
+
+PREPARED_DRAWS = 100
+#: Nothing is compiled: for a few thousand calls that is faster than waiting for a compiler.
+PLAIN = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")
 
 
 class Part(NamedTuple):
@@ -72,7 +77,7 @@ class Evaluator:
     ----------
     model : pm.Model
     compile_kwargs : dict
-        Passed to ``pytensor.function``.
+        Passed to ``pytensor.function``, for example ``{"mode": PLAIN}``.
     random_seed : seed or Generator
         For references that sample.
 
@@ -97,7 +102,7 @@ class Evaluator:
         options = {"on_unused_input": "ignore", **compile_kwargs}
         outputs: list[Variable] = []
         for each in found.values():
-            outputs += [each.log_z, _stated_sd(each), *each.inputs]
+            outputs += [each.log_z, _stated_sd(each), *_companions(each), *each.inputs]
         self._normalizers = pytensor.function(self.variables, outputs, **options)
         self._log_ratio = _compile_log_ratio(
             list(factors.values()), list(found.values()), self.variables, options
@@ -114,38 +119,36 @@ class Evaluator:
 
     def at(self, draw: Sequence[np.ndarray]) -> tuple[float, list[Seen]]:
         """Return the change of the logp to its reference at one draw, and all normalisers."""
-        log_zs, sds, values = self._arrays(draw)
+        now = self._arrays(draw)
         better = [
             np.broadcast_to(value.log_z, z.shape).astype(z.dtype)
-            for value, z in zip(values, log_zs, strict=True)
+            for value, z in zip(now.reference, now.log_z, strict=True)
         ]
-        log_ratio = self.log_ratio(draw, log_zs, better)
+        log_ratio = self._change(draw, now, better)
         alone = [log_ratio]
         if len(self.parts) > 1:
             alone = [
-                self.log_ratio(draw, log_zs, [*log_zs[:j], better[j], *log_zs[j + 1 :]])
+                self._change(draw, now, [*now.log_z[:j], better[j], *now.log_z[j + 1 :]])
                 for j in range(len(self.parts))
             ]
-        seen = map(_in_numbers, log_zs, sds, values, alone)
-        return log_ratio, list(seen)
+        return log_ratio, list(map(_in_numbers, now.log_z, now.sd, now.reference, alone))
 
-    def _arrays(
-        self, draw: Sequence[np.ndarray]
-    ) -> tuple[list[np.ndarray], list[np.ndarray], list[ReferenceValue]]:
-        outputs = iter(self._normalizers(*draw))
-        log_zs, sds, values = [], [], []
+    def _arrays(self, draw: Sequence[np.ndarray]) -> "_Arrays":
+        outputs = iter(map(np.asarray, self._normalizers(*draw)))
+        now = _Arrays([], [], [], [])
         for part in self.parts:
-            log_zs.append(np.asarray(next(outputs)))
-            sds.append(np.asarray(next(outputs)))
-            inputs = [np.asarray(next(outputs)) for _ in part.normalizer.inputs]
-            values.append(_reference_value(part, draw, inputs, log_zs[-1]))
-        return log_zs, sds, values
+            now.log_z.append(next(outputs))
+            now.sd.append(next(outputs))
+            now.companions.extend(next(outputs) for _ in _companions(part.normalizer))
+            inputs = [next(outputs) for _ in part.normalizer.inputs]
+            now.reference.append(_reference_value(part, draw, inputs, now.log_z[-1]))
+        return now
 
-    def log_ratio(
-        self, draw: Sequence[np.ndarray], log_zs: list[np.ndarray], better: list[np.ndarray]
+    def _change(
+        self, draw: Sequence[np.ndarray], now: "_Arrays", log_zs: Sequence[np.ndarray]
     ) -> float:
-        """Return by how much the logp rises when each log Z is replaced by another value."""
-        return float(self._log_ratio(*draw, *log_zs, *better))
+        """Return by how much the logp rises when each log Z takes another value."""
+        return float(self._log_ratio(*draw, *now.companions, *now.log_z, *log_zs))
 
     def log_ratio_at(self, point: Mapping[str, Any]) -> float:
         """Return the change of the logp to its reference at a point, given by names."""
@@ -168,24 +171,48 @@ class Evaluator:
                 progress.advance(task)
         return np.array(ratios), seen
 
-    def seconds(self, draws: list[list[np.ndarray]]) -> float:
-        """Return how long one draw takes."""
+    def prepare(self, posterior: xr.Dataset) -> None:
+        """Show some of the draws to the references that want to see them beforehand."""
+        draws = self.as_draws(posterior)
+        some = draws[:: max(1, len(draws) // PREPARED_DRAWS)]
+        outputs = [self._normalizers(*draw) for draw in some]
+        start = 0
+        for part in self.parts:
+            start += 2 + len(_companions(part.normalizer))
+            stop = start + len(part.normalizer.inputs)
+            if part.reference is not None:
+                part.reference.prepare([list(map(np.asarray, row[start:stop])) for row in outputs])
+            start = stop
+
+    def affordable(self, posterior: xr.Dataset, time_budget: float) -> int:
+        """Return how many draws can be evaluated within so many seconds, at least one."""
+        draws = self.as_draws(posterior)
         few = draws[:: max(1, len(draws) // 4)][:4]
         self.at(few[0])  # what is compiled at the first call is not paid again
         start = time.perf_counter()
         for draw in few:
             self.at(draw)
-        return max((time.perf_counter() - start) / len(few), 1e-9)
+        seconds = max((time.perf_counter() - start) / len(few), 1e-9)
+        return int(max(1, time_budget / seconds))
 
     def counts(self, draw: Sequence[np.ndarray]) -> list[float]:
         """Return how often each normaliser is subtracted in the logp, summed over its rows."""
         step = 1e-4
-        log_zs, _, _ = self._arrays(draw)
+        now = self._arrays(draw)
         counts = []
-        for j, z in enumerate(log_zs):
-            moved = [*log_zs[:j], (z + step).astype(z.dtype), *log_zs[j + 1 :]]
-            counts.append(-self.log_ratio(draw, log_zs, moved) / step)
+        for j, z in enumerate(now.log_z):
+            moved = [*now.log_z[:j], (z + step).astype(z.dtype), *now.log_z[j + 1 :]]
+            counts.append(-self._change(draw, now, moved) / step)
         return counts
+
+
+class _Arrays(NamedTuple):
+    """All normalisers at one draw, row by row."""
+
+    log_z: list[np.ndarray]
+    sd: list[np.ndarray]
+    companions: list[np.ndarray]
+    reference: list[ReferenceValue]
 
 
 def _in_numbers(
@@ -226,7 +253,9 @@ def _find(factors: Mapping[str, Variable]) -> dict[str, Normalizer]:
 
 
 def _stated_sd(normalizer: Normalizer) -> Variable:
-    """Return the standard deviation that the rule itself states for log Z, NaN if it has none."""
+    """Return the standard deviation that the normaliser itself states for log Z, NaN for none."""
+    if normalizer.sd is not None:
+        return normalizer.sd
     if normalizer.rule is None or normalizer.log_f is None:
         return pt.constant(np.nan)
     return log_normalizer(normalizer.log_f, normalizer.rule, return_sd=True)[1]
@@ -244,16 +273,30 @@ def _compile_log_ratio(
     (mixtures, truncation, weights) is done exactly.
     """
     log_zs = [each.log_z for each in normalizers]
+    others = [other for each in normalizers for other in _companions(each)]
     affected = [factor for factor in factors if set(log_zs) & set(ancestors([factor]))]
-    old, new = ([log_z.type() for log_z in log_zs] for _ in range(2))
-    before = clone_replace(affected, dict(zip(log_zs, old, strict=True)), rebuild_strict=False)
-    after = clone_replace(affected, dict(zip(log_zs, new, strict=True)), rebuild_strict=False)
+    shared, old, new = ([v.type() for v in vs] for vs in (others, log_zs, log_zs))
+    before, after = (
+        clone_replace(
+            affected,
+            dict(zip([*others, *log_zs], [*shared, *mine], strict=True)),
+            rebuild_strict=False,
+        )
+        for mine in (old, new)
+    )
     # Where both are -inf nothing has changed.
     changes = [
         pt.sum(pt.switch(pt.eq(b, a), 0.0, pt.sub(a, b)))
         for b, a in zip(before, after, strict=True)
     ]
-    return pytensor.function([*variables, *old, *new], pt.add(*changes, 0.0), **options)
+    return pytensor.function([*variables, *shared, *old, *new], pt.add(*changes, 0.0), **options)
+
+
+def _companions(normalizer: Normalizer) -> list[Variable]:
+    """Return what the node of a normaliser computes along with log Z."""
+    node = normalizer.log_z.owner
+    assert node is not None
+    return [output for output in node.outputs if output is not normalizer.log_z]
 
 
 def _reference_value(

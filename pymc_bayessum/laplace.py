@@ -14,6 +14,8 @@ import pymc as pm
 import pytensor
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
+from .evaluation import PLAIN
+
 __all__ = ["mode_shift"]
 
 #: Directions in which the gradient is taken; where there are more, these stand for all.
@@ -59,6 +61,7 @@ def mode_shift(
         model.value_vars,
         model.replace_rvs_by_values(model.free_RVs),
         on_unused_input="ignore",
+        mode=PLAIN,
     )
     names = [rv.name for rv in model.free_RVs]
 
@@ -78,7 +81,7 @@ def _unconstrained(model: pm.Model, point: Mapping[str, Any]) -> dict[str, np.nd
     for rv in model.free_RVs:
         transform = model.rvs_to_transforms[rv]
         forward.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
-    function = pytensor.function(model.free_RVs, forward, on_unused_input="ignore")
+    function = pytensor.function(model.free_RVs, forward, on_unused_input="ignore", mode=PLAIN)
     given = [np.asarray(point[rv.name], dtype=rv.type.dtype) for rv in model.free_RVs]
     return {
         model.rvs_to_values[rv].name: np.asarray(value)
@@ -90,7 +93,7 @@ def _posterior_axes(
     model: pm.Model, center: RaveledVars, fixed: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
     """Return steps of one posterior sd along the axes of the Laplace approximation, as rows."""
-    gradient = model.compile_dlogp(jacobian=False)
+    gradient = model.compile_dlogp(jacobian=False, mode=PLAIN)
 
     def at(position: np.ndarray) -> np.ndarray:
         raveled = RaveledVars(position, center.point_map_info)

@@ -1,7 +1,8 @@
 r"""A better value of log Z to hold a normaliser against.
 
 Where a normaliser brings its own reference (an exact sum, elimination, a long series) that one is
-used.  Otherwise the log summand is evaluated at other nodes:
+used.  For an estimate on a graph too wide for elimination, draws are made around the posterior
+itself.  Otherwise the log summand is evaluated at other nodes:
 
 ====================  ===========================================================================
 support of the rule   reference
@@ -26,6 +27,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from scipy.special import logsumexp
 
+from .anchors import AnchoredRule, anchored_rule_at
+from .arguments import as_generator
 from .logsum import Normalizer
 from .measures.supports import (
     Integers,
@@ -37,6 +40,8 @@ from .measures.supports import (
     batch_size,
     take,
 )
+from .potts_estimates import EstimatedLogZ
+from .potts_statistics import PottsLayout
 from .rules import Rule
 
 __all__ = ["Reference", "ReferenceValue", "choose_reference"]
@@ -49,6 +54,10 @@ SERIES_LIMIT = 2**22
 TAIL_SHARE = 1e-13
 FRESH_NODES = 20_000
 QUADRATURE_NODES = 200
+#: States drawn around the posterior for each of two independent halves of a reference.
+ANCHORED_NODES = 20_000
+#: Principal axes of the posterior with an anchor on either side, where there are not more.
+MOST_AXES = 4
 _BLOCK = 32
 
 
@@ -81,6 +90,9 @@ class Reference(Protocol):
     """Returns the reference at one draw."""
 
     description: str
+
+    def prepare(self, inputs: Sequence[Sequence[np.ndarray]]) -> None:
+        """Look at the node's inputs on some draws before it is evaluated on all."""
 
     def __call__(self, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray]) -> ReferenceValue:
         """Evaluate it, given the values of the model's variables and of the node's inputs."""
@@ -121,6 +133,9 @@ def choose_reference(
     """
     if normalizer.reference is not None:
         return _Given(normalizer.reference)
+    node = normalizer.log_z.owner
+    if node is not None and isinstance(node.op, EstimatedLogZ):
+        return _Anchored(node.op.rule.layout, random_seed)
     rule = normalizer.rule
     if rule is None or not normalizer.nodes or rule.reach.support is None:
         return None
@@ -160,19 +175,25 @@ def _compile_summand(
     return summand
 
 
-class _Given:
+class _Ready:
+    """What needs no preparation."""
+
+    def prepare(self, inputs: Sequence[Sequence[np.ndarray]]) -> None:
+        pass
+
+
+class _Given(_Ready):
     """What the normaliser itself offers."""
 
     def __init__(self, function: Callable[..., np.ndarray]):
         self.function = function
-        document = (function.__doc__ or "").strip().splitlines()
-        self.description = document[0].rstrip(".") if document else "its own reference"
+        self.description = getattr(function, "description", "its own, finer sum")
 
     def __call__(self, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray]) -> ReferenceValue:
         return ReferenceValue(np.asarray(self.function(*inputs), dtype=float))
 
 
-class _Series:
+class _Series(_Ready):
     """The terms one by one from the middle outwards, until the rest does not matter."""
 
     def __init__(self, summand: _Summand, support: Naturals | Integers, rule: Rule):
@@ -218,7 +239,7 @@ def _tail_share(terms: np.ndarray, log_z: np.ndarray) -> np.ndarray:
     return np.where(np.isneginf(last), 0.0, bound)
 
 
-class _FixedNodes:
+class _FixedNodes(_Ready):
     """Every point of a small support, or the nodes of a classical quadrature rule."""
 
     def __init__(self, summand: _Summand, nodes: Points, log_weights: np.ndarray):
@@ -231,7 +252,7 @@ class _FixedNodes:
         return ReferenceValue(np.asarray(logsumexp(terms, axis=-1)))
 
 
-class _FreshNodes:
+class _FreshNodes(_Ready):
     """Importance sampling with nodes the rule has not seen."""
 
     def __init__(self, summand: _Summand, rule: Rule, random_seed: Any):
@@ -249,6 +270,54 @@ class _FreshNodes:
         halves = [logsumexp(half, axis=-1) for half in np.array_split(logs, 2, axis=-1)]
         noise = np.mean(halves[0] - halves[1]) / 2
         return ReferenceValue(np.asarray(log_z), sd=float(sd), noise=float(noise))
+
+
+class _Anchored:
+    """States drawn at the posterior mean, and along its main axes where these are few.
+
+    Two rules from independent draws; the reference is their mean.
+    """
+
+    description = f"{2 * ANCHORED_NODES} states drawn around the posterior mean"
+
+    def __init__(self, layout: PottsLayout, random_seed: Any):
+        self.layout = layout
+        self.rng = as_generator(random_seed)
+        self.halves: list[AnchoredRule] = []
+
+    def prepare(self, inputs: Sequence[Sequence[np.ndarray]]) -> None:
+        thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in inputs])
+        anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
+        self.halves = [
+            anchored_rule_at(self.layout, anchors, n=ANCHORED_NODES, rng=self.rng, constant=False)
+            for _ in range(2)
+        ]
+
+    def __call__(self, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray]) -> ReferenceValue:
+        (theta,) = inputs
+        first, second = (half._log_z(np, theta) for half in self.halves)
+        points = theta.reshape(-1, theta.shape[-1])
+        sd = max(
+            np.sqrt(half._change_variance(np, point) / 2)
+            for half in self.halves
+            for point in points
+        )
+        if not all(half.settled for half in self.halves):
+            sd = np.inf
+        noise = float(np.mean(first - second) / 2)
+        return ReferenceValue(np.asarray((first + second) / 2), sd=float(sd), noise=noise)
+
+
+def _anchors(thetas: np.ndarray) -> np.ndarray:
+    """Return the mean of parameter vectors, and points along the axes of their spread."""
+    centre = thetas.mean(axis=0)
+    _, singular, axes = np.linalg.svd(thetas - centre, full_matrices=False)
+    sds = singular / np.sqrt(max(len(thetas) - 1, 1))
+    main = sds > 1e-6 * max(sds.max(), 1e-12)
+    if len(thetas) < 3 or main.sum() > MOST_AXES:
+        return centre[None]
+    steps = 1.5 * sds[main, None] * axes[main]
+    return np.concatenate([centre[None], centre + steps, centre - steps])
 
 
 def _fine_nodes(support: Support) -> tuple[Points, np.ndarray] | None:
