@@ -112,13 +112,13 @@ class SignedLogSum(TensorSymbolicOp):
 
     def build_inner_graph(self, a, log_weights, signs, *rest):
         """Write the sum in elementwise operations and reductions, which every backend has."""
-        _, total, level, empty = self._scaled(a, log_weights, signs, *rest)
+        _, _, total, level, empty = self._scaled(a, log_weights, signs, *rest)
         positive = pt.gt(total, 0)
         value = pt.log(pt.switch(positive, total, 1)) + level
         return [pt.switch(positive, value, pt.switch(empty, -np.inf, np.nan)).astype(a.dtype)]
 
     def _scaled(self, a, log_weights, signs, *rest):
-        """Return exp(a + c - level), its signed sum, the level, and whether there are no terms."""
+        """Return exp(a + c - level), the same signed, its sum, the level, and if all terms vanish."""
         terms = a + log_weights
         if self.shifted:
             level = disconnected_grad(pt.cast(rest[0], a.dtype))
@@ -127,9 +127,10 @@ class SignedLogSum(TensorSymbolicOp):
             # An infinite level would turn exp(-inf - level) into NaN.
             level = pt.switch(pt.isinf(peak), 0, peak)
         scaled = pt.exp(terms - level[..., None])
-        total = pt.sum(signs * scaled, axis=-1)
+        signed = signs * scaled
+        total = pt.sum(signed, axis=-1)
         empty = pt.eq(total, 0) if self.shifted else pt.eq(peak, -np.inf)
-        return scaled, total, level, empty
+        return scaled, signed, total, level, empty
 
     def pullback(self, inputs, outputs, cotangents):
         """Return the softmax-like terms s_i exp(a_i + c_i) / Z times the cotangent.
@@ -140,9 +141,9 @@ class SignedLogSum(TensorSymbolicOp):
         gives the same zero where there is no logarithm.
         """
         a, log_weights, signs, *rest = inputs
-        scaled, total, _, _ = self._scaled(a, log_weights, signs, *rest)
+        scaled, signed, total, _, _ = self._scaled(a, log_weights, signs, *rest)
         factor = (cotangents[0] / pt.switch(pt.gt(total, 0), total, np.inf))[..., None]
-        shares = factor * signs * scaled
+        shares = factor * signed
         return [
             _sum_to(shares, a),
             _sum_to(shares, log_weights),
@@ -258,7 +259,9 @@ def log_normalizer(
         empirical-Bayes amplitude (delta method).
     shift : tensor of the batch shape (...), optional
         A closed form near the largest :math:`\log f(x_i) - b_i + \log|w_i|`, within a few
-        hundred: it replaces the search for that maximum.  It does not change the result.
+        hundred: it replaces the search for that maximum.  It does not change the result.  On
+        numba no array over rows and nodes is then held if every parameter has one entry for
+        each row; a parameter shared by all rows costs one such array in the gradient.
 
     Returns
     -------
