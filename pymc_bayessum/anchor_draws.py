@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pymc_bayessum.elimination import EliminationPlan, elimination_plan
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.potts_bases import belief_propagation, tree_base
+from pymc_bayessum.potts_estimates import exact_plan
 from pymc_bayessum.potts_moments import (
     block_moments,
     conditionals,
@@ -41,11 +41,8 @@ __all__ = [
     "SamplerChoice",
     "anchor_moments",
     "draw_at",
-    "exact_plan",
 ]
 
-#: Table entries up to which an elimination is done once for each anchor (about a second).
-ONE_OFF_ENTRIES = 1e8
 #: Chains that are run side by side, at most.
 CHAINS = 500
 #: Sweeps after which burn-in ends whether energies have settled or not.
@@ -68,7 +65,7 @@ class Draws:
 
     Attributes
     ----------
-    states : ndarray of int, shape (N, L)
+    states : ndarray of int16, shape (N, L)
         States 0 .. S-1.
     chain : ndarray of int, shape (N,)
         Number of the chain each came from; draws of one chain stand together. Independent draws
@@ -110,21 +107,6 @@ class Moments:
     mean: np.ndarray
     batches: np.ndarray = field(repr=False)
     method: MomentMethod
-
-
-def exact_plan(layout: PottsLayout) -> EliminationPlan | None:
-    """Elimination plan of the graph if a few passes of it are cheap, else None.
-
-    Examples
-    --------
-    >>> from pymc_bayessum import graphs
-    >>> exact_plan(PottsLayout(100, 3, graphs.grid(10, 10), "shared", "scalar")) is None
-    False
-    >>> exact_plan(PottsLayout(400, 3, graphs.grid(20, 20), "shared", "scalar")) is None
-    True
-    """
-    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
-    return plan if plan.cost <= ONE_OFF_ENTRIES else None
 
 
 def choose_sampler(
@@ -189,7 +171,7 @@ def draw_at(
     name = choose_sampler(layout, theta, sampler)
     h, J = layout.unflatten(theta)
     if name == "exact":
-        states = layout.encode(sample_exact(layout, h, J, n, rng))
+        states = layout.encode(sample_exact(layout, h, J, n, rng)).astype(np.int16)
         return Draws(states, np.arange(n), "exact")
     chains = min(CHAINS, max(50, n // 10)) if n_chains is None else n_chains
     if start is None:
@@ -197,7 +179,7 @@ def draw_at(
         beliefs = belief_propagation(fields, couplings, layout.edges, max_sweeps=100)
         states = tree_base(beliefs.sites, beliefs.pairs, layout.edges).sample(chains, rng)
     else:
-        states = start[np.arange(chains) % len(start)]
+        states = start[np.arange(chains) % len(start)].astype(np.int64)
 
     def advance(states: np.ndarray, sweeps: int) -> np.ndarray:
         now = layout.decode(states)
@@ -221,7 +203,7 @@ def draw_at(
     kept = []
     for _ in range(-(-n // chains)):
         states = advance(states, thin)
-        kept.append(states)
+        kept.append(states.astype(np.int16))
     stacked = np.stack(kept, axis=1).reshape(-1, layout.n_sites)
     return Draws(stacked, np.repeat(np.arange(chains), len(kept)), name, burn_in, thin, settled)
 

@@ -37,12 +37,19 @@ from pymc_bayessum.anchor_draws import (
     SamplerChoice,
     anchor_moments,
     draw_at,
-    exact_plan,
 )
 from pymc_bayessum.annealing import LogConstant, log_constant
 from pymc_bayessum.arguments import as_generator, integer
 from pymc_bayessum.potts_coordinates import Coordinates, identifiable
-from pymc_bayessum.potts_rules import V_LIMIT, model_layout, numeric_parameters, product
+from pymc_bayessum.potts_estimates import (
+    V_LIMIT,
+    EstimatedLogZ,
+    exact_plan,
+    model_layout,
+    numeric_parameters,
+    product,
+    symbolic_parameters,
+)
 from pymc_bayessum.potts_statistics import PottsLayout
 
 __all__ = ["AnchoredRule", "anchored_rule", "anchored_rule_at", "mbar"]
@@ -210,6 +217,9 @@ class AnchoredRule:
         spread = (batches - batches.mean(axis=0)) / np.sqrt(len(batches) * (len(batches) - 1.0))
         return sampling + xp.sum(product(xp, step, spread.T) ** 2, axis=-1)
 
+    def _log_z_sd(self, xp: Any, theta: Any) -> Any:
+        return xp.sqrt(self._change_variance(xp, theta) + self.constant.sd**2)
+
     def log_z(self, h: Any, J: Any) -> Variable:
         """Symbolic log Z: a convex function of the parameters, finite for all that it can read.
 
@@ -219,12 +229,11 @@ class AnchoredRule:
             In the shapes of ``layout``, with optional leading batch dimensions. A rule for an
             affine family of parameters gives +inf outside of that family.
         """
-        return self._log_z(pt, pt.as_tensor_variable(self.layout.flatten(h, J)))
+        return EstimatedLogZ(rule=self)(symbolic_parameters(self.layout, h, J))
 
     def log_z_sd(self, h: Any, J: Any) -> Variable:
         """Symbolic predicted standard error of log Z, that of the constant included."""
-        theta = pt.as_tensor_variable(self.layout.flatten(h, J))
-        return pt.sqrt(self._change_variance(pt, theta) + self.constant.sd**2)
+        return self._log_z_sd(pt, symbolic_parameters(self.layout, h, J))
 
     def value(self, h: Any, J: Any) -> float:
         """Log Z at numeric parameters."""
@@ -234,6 +243,19 @@ class AnchoredRule:
         """Predicted error of log Z less log Z at the centre: what a posterior depends on."""
         theta = numeric_parameters(self.layout, h, J)
         return float(np.sqrt(self._change_variance(np, theta)))
+
+    def relative_log_z(self, point: np.ndarray) -> float:
+        """Log Z at coordinates, without the constant and the tilt: for optimisers."""
+        terms = self._rows @ point + self._log_weights
+        step = point - self.coordinates.of(self.centre)
+        return float(logsumexp(terms)) + float(step @ self._shift)
+
+    def mean_and_covariance(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivatives of log Z at coordinates: (r,) and (r, r)."""
+        weights = softmax(self._rows @ point + self._log_weights)
+        mean = weights @ self._rows
+        half = (self._rows - mean) * np.sqrt(weights)[:, None]
+        return mean + self._shift, half.T @ half
 
     def variances(self, theta: np.ndarray) -> np.ndarray:
         """Variance of (theta - anchor) . phi on held-out draws of each anchor, shape (K,)."""

@@ -56,7 +56,8 @@ class LogConstant:
 
 
 def _full_layout(fields: np.ndarray, edges: np.ndarray) -> PottsLayout:
-    return PottsLayout(*fields.shape, edges, "full", "full" if len(edges) else "none")
+    n_sites, n_states = fields.shape
+    return PottsLayout(n_sites, n_states, edges, "full", "full" if len(edges) else "none")
 
 
 def _fitted_tree(fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray) -> TreeCategorical:

@@ -203,7 +203,7 @@ def conditional_mixture(
     2
     """
     probs = (1.0 - FLOOR) * conditionals(rows, fields, couplings, edges) + FLOOR / fields.shape[1]
-    return Mixture(np.full(len(rows), 1.0 / len(rows)), [ProductCategorical(p) for p in probs])
+    return Mixture(np.full(len(rows), 1.0 / len(rows)), tuple(ProductCategorical(p) for p in probs))
 
 
 def tree_base(sites: np.ndarray, pairs: np.ndarray, edges: np.ndarray) -> TreeCategorical:

@@ -141,8 +141,7 @@ def _without_first_state(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, n
     kept = [site[:, 1:].ravel()]
     full = layout.coupling_kind == "full"
     if full:
-        pair = layout.n_field + np.arange(n_edges * n_states**2)
-        pair = pair.reshape(n_edges, n_states, n_states)
+        pair = layout.n_field + np.arange(n_edges * n_states**2).reshape(-1, n_states, n_states)
         kept.append(pair[:, 1:, 1:].ravel())
     else:
         kept.append(np.arange(layout.n_field, d))

@@ -39,6 +39,8 @@ __all__ = [
 DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 #: Largest coupling up to which conditionals of edges are multiplied instead of added in logs.
 PRODUCT_RANGE = 50.0
+#: Rows that are widened to 64-bit integers at a time.
+ROWS_AT_A_TIME = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +149,7 @@ def conditionals(
     around = neighbours(couplings, edges, len(fields))
     out = np.empty((len(states), *fields.shape))
     fields = np.ascontiguousarray(fields, dtype=float)
+    states = np.ascontiguousarray(states, dtype=np.int64)
     _all_conditionals(states, fields, around.start, around.site, around.table, out)
     return out
 
@@ -245,20 +248,24 @@ def block_moments(
     around = neighbours(couplings, edges, len(fields))
     sites = np.zeros((len(counts), *fields.shape))
     pairs = np.zeros((len(counts), *couplings.shape))
-    _accumulate_blocks(
-        np.ascontiguousarray(states, dtype=np.int64),
-        labels,
-        fields,
-        couplings,
-        np.exp(np.clip(couplings, -PRODUCT_RANGE, PRODUCT_RANGE)),
-        edges,
-        around.start,
-        around.site,
-        around.table,
-        bool(np.abs(couplings).max(initial=0.0) > PRODUCT_RANGE),
-        sites,
-        pairs,
-    )
+    factors = np.exp(np.clip(couplings, -PRODUCT_RANGE, PRODUCT_RANGE))
+    logs = bool(np.abs(couplings).max(initial=0.0) > PRODUCT_RANGE)
+    for first in range(0, len(states), ROWS_AT_A_TIME):
+        some = slice(first, first + ROWS_AT_A_TIME)
+        _accumulate_blocks(
+            np.ascontiguousarray(states[some], dtype=np.int64),
+            labels[some],
+            fields,
+            couplings,
+            factors,
+            edges,
+            around.start,
+            around.site,
+            around.table,
+            logs,
+            sites,
+            pairs,
+        )
     return sites / counts[:, None, None], pairs / counts[:, None, None, None]
 
 

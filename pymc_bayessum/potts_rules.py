@@ -40,20 +40,25 @@ from pymc_bayessum.potts_bases import (
     mean_log_base,
     tree_base,
 )
+from pymc_bayessum.potts_estimates import (
+    V_LIMIT,
+    EstimatedLogZ,
+    data_rows,
+    model_layout,
+    numeric_parameters,
+    product,
+    symbolic_parameters,
+)
 from pymc_bayessum.potts_moments import block_moments, statistics_of_marginals
-from pymc_bayessum.potts_statistics import PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.potts_statistics import PottsLayout
 from pymc_bayessum.samplers import sample_gibbs
 
-__all__ = ["DECAY_GRID", "V_LIMIT", "PottsRule", "potts_rule"]
+__all__ = ["DECAY_GRID", "PottsRule", "potts_rule"]
 
 #: Decays among which the marginal likelihood chooses.
 DECAY_GRID = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-#: Variance of the log ratio above which an estimate is flagged.
-V_LIMIT = 0.5
 #: Nodes on which the decay is chosen.
 DECAY_NODES = 800
-#: Length up to which sums of products are written out term by term.
-UNROLLED = 8
 
 BaseName = Literal["tree", "chow-liu", "mean-field", "conditionals", "uniform"]
 MeanSpace = Literal["ratio", "constant"]
@@ -173,11 +178,11 @@ class PottsRule:
         h, J : TensorVariable or array_like
             In the shapes of ``layout``, with optional leading batch dimensions.
         """
-        return self._log_z(pt, pt.as_tensor_variable(self.layout.flatten(h, J)))
+        return EstimatedLogZ(rule=self)(symbolic_parameters(self.layout, h, J))
 
     def log_z_sd(self, h: Any, J: Any) -> Variable:
         """Symbolic predicted standard error of log Z, +inf where there is no log Z."""
-        return self._log_z_sd(pt, pt.as_tensor_variable(self.layout.flatten(h, J)))
+        return self._log_z_sd(pt, symbolic_parameters(self.layout, h, J))
 
     def value(self, h: Any, J: Any) -> float:
         """Log Z at numeric parameters."""
@@ -235,79 +240,6 @@ class PottsRule:
             "rows_times_error": n_rows * error,
             "flagged": variance > V_LIMIT,
         }
-
-
-def product(xp: Any, left: Any, right: np.ndarray) -> Any:
-    """Product over the last axis of ``left`` and the first of a constant vector or matrix.
-
-    Symbolic ones are written as sums of products, which fuse with what follows: as fast as a call
-    of BLAS for one vector, and compiled in a tenth of the time.
-    """
-    if xp is np:
-        return np.dot(left, right)
-    if len(right) <= UNROLLED:
-        columns = [
-            left[..., k] if right.ndim == 1 else left[..., k, None] for k in range(len(right))
-        ]
-        terms = [column * row for column, row in zip(columns, right, strict=True)]
-        return sum(terms[1:], start=terms[0])
-    if right.ndim == 1:
-        return pt.sum(left * right, axis=-1)
-    return pt.sum(left[..., None, :] * np.ascontiguousarray(right.T), axis=-1)
-
-
-def numeric_parameters(layout: PottsLayout, h: Any, J: Any) -> np.ndarray:
-    """Check numeric parameters of one model against its layout and stack them, shape (d,)."""
-    h = np.zeros(()) if h is None else np.asarray(h, dtype=float)
-    J = np.zeros(()) if J is None else np.asarray(J, dtype=float)
-    for name, value, shape, kind in (
-        ("h", h, layout.field_shape, layout.field_kind),
-        ("J", J, layout.coupling_shape, layout.coupling_kind),
-    ):
-        if kind != "none" and value.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
-    return layout.flatten(h, J)
-
-
-def model_layout(
-    h: Any,
-    J: Any,
-    edges: Any,
-    *,
-    ising: bool = False,
-    n_sites: int | None = None,
-    n_states: int | None = None,
-    observed: Any = None,
-) -> tuple[PottsLayout, np.ndarray]:
-    """Layout and parameter vector of a model given by numbers.
-
-    Parameters
-    ----------
-    h, J : array_like or None
-        As for ``Potts`` (or ``Ising``), no batch dimensions.
-    edges : array_like of int, shape (E, 2), or networkx.Graph
-    ising : bool
-        Spins -1/+1 instead of states 0 .. S-1.
-    n_sites, n_states : int, optional
-        Where the shapes do not tell.
-    observed : array_like, shape (n, L), optional
-        Data, only its shape is used.
-
-    Returns
-    -------
-    layout : PottsLayout
-    theta : ndarray, shape (d,)
-    """
-    if ising:
-        layout, h, J = ising_layout(h, J, edges, n_sites=n_sites, observed=observed)
-    else:
-        layout, h, J = potts_layout(
-            h, J, edges, n_sites=n_sites, n_states=n_states, observed=observed
-        )
-    theta = numeric_parameters(layout, h, J)
-    if not np.isfinite(theta).all():
-        raise ValueError("h and J must hold finite numbers only")
-    return layout, theta
 
 
 def potts_rule(
@@ -479,22 +411,11 @@ def _fitted_base(
     if base == "conditionals":
         if rows is None:
             raise ValueError("base='conditionals' needs rows: data rows to centre the products on")
-        return conditional_mixture(fields, couplings, edges, layout.encode(_rows(layout, rows)))
+        return conditional_mixture(fields, couplings, edges, layout.encode(data_rows(layout, rows)))
     raise ValueError(
         "base must be 'tree', 'chow-liu', 'mean-field', 'conditionals', 'uniform' or a measure, "
         f"got {base!r}"
     )
-
-
-def _rows(layout: PottsLayout, rows: Any) -> np.ndarray:
-    """Check data rows in the user's alphabet."""
-    array = np.asarray(rows)
-    if array.ndim != 2 or array.shape[1] != layout.n_sites or len(array) == 0:
-        raise ValueError(f"rows must have shape (n, {layout.n_sites}), got {array.shape}")
-    if not np.array_equal(array, np.floor(array)) or not layout.valid(array).all():
-        allowed = "-1 and +1" if layout.spins else f"0 .. {layout.n_states - 1}"
-        raise ValueError(f"rows holds states out of range, allowed: {allowed}")
-    return array.astype(np.int64)
 
 
 def _best_decay(nodes: np.ndarray, ratio: np.ndarray, mean_space: MeanSpace) -> float:
