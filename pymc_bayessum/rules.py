@@ -293,7 +293,10 @@ class Rule:
             return answer
         with np.errstate(over="ignore"):
             scaled = np.exp(exponents - (np.log(signed) + shift)[..., None])
-        return answer, self.expectation(scaled).sd
+            # A ratio f / base beyond all floats leaves the sum known but its sd unbounded.
+            bounded = np.isfinite(scaled).all(axis=-1)
+            sd = self.expectation(np.where(bounded[..., None], scaled, 0.0)).sd
+        return answer, _plain(np.where(bounded, sd, np.inf))
 
     def _values(self, name: str, values: Any) -> np.ndarray:
         array = np.asarray(values)

@@ -405,6 +405,13 @@ def test_log_sum_agrees_with_the_expectation_and_survives_any_scale():
     assert sd == pytest.approx(direct.sd / direct.mean, rel=1e-9)
 
 
+def test_the_sd_of_a_log_sum_is_infinite_where_the_ratio_to_the_base_is():
+    rule = poisson_rule(5.0, n=900)
+    value, sd = rule.log_sum(-0.01 * rule.nodes, return_sd=True)
+    assert math.isfinite(value)
+    assert sd == math.inf
+
+
 def test_log_sum_broadcasts_and_takes_zero_terms():
     rule = poisson_rule(3.0, n=30)
     log_f = np.stack([rule.nodes * math.log(r) for r in (0.3, 0.5)])
