@@ -118,7 +118,7 @@ class SignedLogSum(TensorSymbolicOp):
         return [pt.switch(positive, value, pt.switch(empty, -np.inf, np.nan)).astype(a.dtype)]
 
     def _scaled(self, a, log_weights, signs, *rest):
-        """Return exp(a + c - level), the same signed, its sum, the level, and if all terms vanish."""
+        """Return exp(a + c - level), with signs, its sum, the level, and if there are no terms."""
         terms = a + log_weights
         if self.shifted:
             level = disconnected_grad(pt.cast(rest[0], a.dtype))

@@ -146,6 +146,33 @@ def test_normaliser_is_found_in_the_model(fitted):
     np.testing.assert_allclose(finer.reshape(-1), problem.exact(problem.support, 1.5, 0.5))
 
 
+@pytest.mark.parametrize("coefficient", [lambda t, k: t[k], lambda t, k: t[..., k]])
+def test_vector_of_parameters(coefficient):
+    """A discrete Gaussian with its two coefficients in one vector, as ndims_params says."""
+    rule = bayes_sum(kernels.Brownian(), measures.Counting(20), np.arange(21))
+
+    def log_f(x, t):
+        return coefficient(t, 0) * x + coefficient(t, 1) * x**2
+
+    x, y = np.arange(21), np.array([3, 4, 8])
+    with pm.Model() as model:
+        t = pm.Normal("t", shape=2)
+        Unnormalized("y", log_f, t, rule=rule, observed=y, ndims_params=[1])
+    terms = 0.9 * x - 0.1 * x**2
+    exact = terms[y] - np.log(np.exp(terms).sum())
+    (found,) = model.compile_logp(vars=model["y"], sum=False, mode=PYTHON)({"t": [0.9, -0.1]})
+    np.testing.assert_allclose(found, exact)
+    assert pm.draw(model["y"], random_seed=1, mode=PYTHON).shape == (3,)
+
+
+def test_whole_parameters_keep_double_precision():
+    """PyTensor would hold the constant 3.0 in single precision."""
+    rv = Unnormalized.dist(
+        lambda x, mu: x * pt.log(mu) - pt.gammaln(x + 1), 3.0, rule=poisson_rule(3.0, n=60)
+    )
+    np.testing.assert_allclose(pm.logp(rv, 2).eval(mode=PYTHON), np.log(4.5) - 3.0, rtol=1e-12)
+
+
 def test_points_outside_of_the_support():
     """Zero lies outside of the power law, where log_f and its gradient are infinite."""
     a = pt.scalar("a")
@@ -155,6 +182,9 @@ def test_points_outside_of_the_support():
     np.testing.assert_array_equal(value[:2], -np.inf)
     np.testing.assert_allclose(value[2], exact_logp(PowerLaw, 2, 1.0, 0.5))
     assert np.isfinite(slope.eval({a: 1.0}, mode=PYTHON))
+    x = pt.vector("x")
+    between = pm.logp(power_law, x).eval({a: 1.0, x: [1.5, np.nan, 3.0]}, mode=PYTHON)
+    np.testing.assert_array_equal(between == -np.inf, [True, True, False])
 
 
 @pytest.fixture(scope="module")

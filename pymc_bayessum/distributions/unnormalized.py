@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.graph.basic import Variable
@@ -56,6 +57,12 @@ class Unnormalized:
         the data, and all on sites, where they are shared by the rows.
     **kwargs
         ``observed``, ``dims``, ``shape``, ... as in any PyMC distribution.
+
+    Notes
+    -----
+    Observations beyond the nodes of the rule raise a warning, since the rule extrapolates there;
+    `check_normalizer` tells afterwards whether log Z was good enough where the posterior lies.
+    PyMC 6.3 accepts a `pm.Minibatch` of integers only if they have 32 bits.
 
     Examples
     --------
@@ -118,31 +125,30 @@ def _parts(
     support = rule.reach.support
     if isinstance(rule.nodes, tuple) or rule.nodes.dtype.kind not in "iu":
         raise TypeError(f"rule must have integer nodes or rows of them, got the support {support}")
-    tensors = [pt.as_tensor_variable(param) for param in params]
+    tensors = [_as_parameter(param) for param in params]
     ndim_supp = rule.nodes.ndim - 1
     core_ndims = _core_ndims(tensors, ndims_params, ndim_supp)
-    # An axis of length one where the nodes go: between batch and core dimensions.
-    axes = [-1 - ndim for ndim in core_ndims]
 
     def log_f_at_nodes(nodes, *values):
-        return log_f(
-            nodes, *(pt.expand_dims(v, axis) for v, axis in zip(values, axes, strict=True))
-        )
+        return log_f(nodes, *map(_make_room, values, core_ndims))
 
-    def logp(value, *values):
-        values = values[: len(tensors)]
+    def logp(value, *inputs):
+        values = [_unpad(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
         log_z = log_normalizer(lambda nodes: log_f_at_nodes(nodes, *values), rule)
+        value = pt.as_tensor_variable(value)
         inside = True if support is None else _inside(support, value)
+        if value.dtype.startswith("float"):
+            whole = pt.eq(value, pt.floor(value))
+            inside = pt.and_(inside, pt.all(whole, axis=-1) if ndim_supp else whole)
         # log_f is never asked about a point outside of its domain: its gradient may be NaN there.
         safe = pt.switch(_unsqueeze(inside, ndim_supp), value, rule.nodes[0])
         return pt.switch(inside, normalized(log_f(safe, *values), log_z), -np.inf)
 
-    def best_node(*values):
-        log_mass = log_f_at_nodes(pt.constant(rule.nodes), *values)
-        return pt.constant(rule.nodes)[pt.argmax(log_mass, axis=-1)]
-
     def support_point(rv, size, *values):
-        point = best_node(*values[: len(tensors)])
+        """Return the node with the most mass, for each set of parameters."""
+        nodes = pt.constant(rule.nodes)
+        log_mass = log_f_at_nodes(nodes, *values[: len(tensors)])
+        point = nodes[pt.argmax(log_mass, axis=-1)]
         if rv_size_is_none(size):
             return point
         return pt.broadcast_to(point, (*tuple(size), *rule.nodes.shape[1:]))
@@ -172,6 +178,25 @@ def _parts(
     # A row of nodes rides along, since the length of a draw must show in some parameter.
     settings["signature"] = _signature_with_row(core_ndims) if ndim_supp else None
     return [*tensors, pt.constant(rule.nodes[0])] if ndim_supp else tensors, settings
+
+
+def _as_parameter(param: Any) -> TensorVariable:
+    # Left to itself PyTensor makes 4.0, but not 0.1, a number of single precision.
+    if isinstance(param, float):
+        param = np.asarray(param, dtype=pytensor.config.floatX)
+    return pt.as_tensor_variable(param)
+
+
+def _make_room(value: Any, core_ndim: int) -> Any:
+    """Insert an axis for the nodes between batch and core dimensions, if there is any batch."""
+    return pt.expand_dims(value, -1 - core_ndim) if value.type.ndim > core_ndim else value
+
+
+def _unpad(value: Any, ndim: int) -> Any:
+    """Drop the leading axes of length one that PyMC gives to parameters of a sized variable."""
+    while value.type.ndim > ndim and value.type.broadcastable[0]:
+        value = pt.squeeze(value, axis=0)
+    return value
 
 
 def _core_ndims(tensors: Sequence[Any], ndims_params: Any, ndim_supp: int) -> list[int]:
