@@ -306,6 +306,18 @@ def test_a_smooth_kernel_needs_fewer_nodes(problem):
     assert abs(estimate.mean - problem.exact) < 4.0 * estimate.sd + 1e-12 * abs(problem.exact)
 
 
+def test_sixty_draws_settle_the_poisson_bell():
+    """The literature's first case; its own run with a jitter of 1e-10 stopped at 6e-13."""
+    problem = next(p for p in having("naturals") if p.name == "poisson bell")
+    assert problem.exact == pytest.approx(0.00934586, abs=5e-9)
+    errors = []
+    for seed in range(50):
+        x = problem.measure.sample_distinct(60, rng=seed)
+        estimate = bayes_sum(Brownian(), problem.measure, x).expectation(problem.f(x))
+        errors.append(abs(estimate.mean - problem.exact))
+    assert np.mean(errors) < 1e-11
+
+
 @pytest.mark.parametrize("problem", having("sites"), ids=lambda p: p.name)
 def test_errors_on_sites_are_of_the_size_the_rule_predicts(problem):
     n = min(60, int(problem.measure.support.size) // 2)
