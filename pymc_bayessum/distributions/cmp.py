@@ -43,7 +43,7 @@ class CMPRV(RandomVariable):
     signature = "(),()->()"
     dtype = "int64"
     _print_name = ("CMP", "\\operatorname{CMP}")
-    __props__ = (*RandomVariable.__props__, "parametrization", "rule")
+    __props__ = (*RandomVariable.__props__, "parametrization", "rule")  # type: ignore[assignment]
 
     def __init__(
         self, parametrization: str = "mu", rule: Rule | None = None, **kwargs: Any
@@ -91,7 +91,7 @@ def _rate_of(parametrization: str, first: Any, nu: Any) -> Any:
         return log_first
     if parametrization == "mode":
         return nu * log_first
-    eta, log_z, *_ = CMPFromMean().compiled()(log_first, nu)
+    eta, log_z, *_ = CMPFromMean().evaluate(log_first, nu)
     return np.where(np.isfinite(log_z), eta, np.nan)
 
 
@@ -316,6 +316,7 @@ def _answered(parametrization: str, first: Any, nu: Any) -> Any:
 def _rate_and_log_z(op: CMPRV, first: Any, nu: Any) -> tuple[Any, Any, Any]:
     """Return log of the first parameter, the log rate and log Z, symbolically."""
     log_first = pt.log(first)
+    log_z: Any
     if op.parametrization == "mu":
         eta, log_z = rate_and_log_z_of_mean(log_first, nu)
     else:
@@ -440,5 +441,4 @@ def _log(lam: Any) -> Any:
 
 
 def _moments(log_lam: Any, nu: Any) -> list[Any]:
-    arrays = (np.asarray(x, dtype=float) for x in (log_lam, nu))
-    return [x[()] for x in CMPCumulants(2).compiled()(*arrays)]
+    return [x[()] for x in CMPCumulants(2).evaluate(log_lam, nu)]

@@ -15,11 +15,16 @@ All are exact to some 1e-13, so that nothing is felt where one hands over to the
 This module holds all compiled code, because numba's cache on disk looks at one file at a time.
 """
 
+import ctypes
 import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import carray, cfunc, njit, objmode, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from scipy.special import gammaln
 
@@ -39,37 +44,42 @@ MAX_WIDTH = FIRST_SCALE * 2.0 ** (N_SCALES / 2)
 NEAR_PEAK = 48.0
 SPACING = 0.66  # of a width, for a bell that has left zero
 DROP = 37.0  # terms below exp(-DROP) of the largest are left out
+_SHORT = 40.0  # a series that ends before costs less than a rule near zero
 N_TERMS = 96  # the most terms any row needs, a multiple of four
 
 _RULES = load_rules()
 _NEAR_X, _NEAR_L, _NEAR_W = _RULES.nodes, _RULES.log_factorials, _RULES.weights
-_N_NEAR = _NEAR_X.shape[1]
+_NEAR_SIZE = _RULES.sizes
 _TABLE = 1024  # log factorials below this are looked up
 _SMALLEST_STIRLING = 16.0  # four correction terms are exact to 1e-14 from here on
 _LOG_FACTORIAL = gammaln(np.arange(1.0, _TABLE + 1.0))
 _INDEX = np.arange(N_TERMS + 4.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-_LOG_NEAR_PEAK = math.log(NEAR_PEAK)
 
-# LLVM vectorises sums only when it may reorder them; the functions below keep exact rounding.
-_REORDER = {"reassoc", "contract", "nsz"}
-
-
-@intrinsic
-def _to_bits(typing_context, x):
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return types.uint64(types.float64), codegen
+# Functions that only compiled code calls; without an entry point for Python they compile faster.
+_OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner = njit(cache=True, error_model="numpy", fastmath={"contract"}, **_OPTIONS)
+# LLVM vectorises a sum only when it may reorder it.
+_loop = njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)
+# Copied into their callers: fewer pieces to compile.
+_inlined = njit(inline="always", error_model="numpy")
 
 
-@intrinsic
-def _from_bits(typing_context, x):
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.DoubleType())
+def _bitcast(source: Any, target: Any) -> Any:
+    """Make a compiled function that reads the bits of one type as another."""
 
-    return types.float64(types.uint64), codegen
+    @intrinsic
+    def cast(typing_context, x):
+        def codegen(context, builder, signature, args):
+            return builder.bitcast(args[0], context.get_value_type(target))
 
+        return target(source), codegen
+
+    return cast
+
+
+_to_bits = _bitcast(types.float64, types.uint64)
+_from_bits = _bitcast(types.uint64, types.float64)
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01
@@ -82,7 +92,7 @@ _TO_EXPONENT = np.uint64(0x3FF0000000000000 - 0x3FE6A09E00000000)
 _ROUNDER_BITS = np.uint64(0x4338000000000000 - 1023)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@_inner
 def _exp(x):
     """exp(x) for x < 700 to one unit in the last place, without branches, so that it vectorises."""
     x = max(x, -700.0)
@@ -105,7 +115,7 @@ def _exp(x):
     return _from_bits(_to_bits(p) + (_to_bits(shifted) << _EXPONENT_SHIFT))
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@_inner
 def _log(x):
     """log(x) of a positive normal number, without branches (the fdlibm polynomial)."""
     moved = _to_bits(x) + _TO_EXPONENT
@@ -124,7 +134,7 @@ def _log(x):
     return k * _LN2_HIGH - ((half - (s * (half + r * z) + k * _LN2_LOW)) - f)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@_inner
 def _stirling_tail(x):
     """Correction log x! - ((x + 1/2) log x - x + log(2 pi)/2), for x >= 16."""
     r = 1.0 / x
@@ -132,77 +142,59 @@ def _stirling_tail(x):
     return r * (1.0 / 12.0 - q * (1.0 / 360.0 - q * (1.0 / 1260.0 - q * (1.0 / 1680.0))))
 
 
-@njit(cache=True, error_model="numpy")
-def log_factorial(x):
-    """Log of x! for a whole number x >= 0, given as a float."""
-    if x < _TABLE:
-        return _LOG_FACTORIAL[int(x)]
-    return (x + 0.5) * math.log(x) - x + _HALF_LOG_2PI + _stirling_tail(x)
-
-
-@njit(cache=True, error_model="numpy")
-def log_term(x, eta, nu):
-    """Return eta x - nu log x!, without the cancellation of the two at large x."""
-    if x < _TABLE:
-        return eta * x - nu * _LOG_FACTORIAL[int(x)]
-    log_x = math.log(x)
-    return x * (eta - nu * log_x) + nu * (x - 0.5 * log_x - _HALF_LOG_2PI - _stirling_tail(x))
-
-
-@njit(cache=True, error_model="numpy")
-def _width(eta, nu):
-    """Log of nu times the mode, and the width (see near_zero.width); 0 where not answered for."""
-    log_peak = -math.inf
-    log_nu = 0.0
+@_inlined
+def _mode_and_width(eta, nu):
+    """Mode and squared width (see near_zero.width); a width of 0 where not answered for."""
+    mode, decay = 0.0, -eta
     if nu > 0.0:
-        log_nu = math.log(nu)
         log_mode = eta / nu
         if log_mode > LOG_MAX_MODE:
             return 0.0, 0.0
-        log_peak = log_mode + log_nu
-    if log_peak >= 0.0:
-        return log_peak, math.exp(0.5 * log_peak) / nu
-    decay = OFFSET * nu - eta
-    if decay - nu * log_nu > 0.0:
-        decay -= nu * math.log(decay - nu * log_nu)
+        mode = _exp(log_mode)
+        if nu * mode >= 1.0:
+            return mode, mode / nu
+        decay = OFFSET * nu - eta
+        decay -= nu * math.log(decay - nu * math.log(nu))
     if not decay * MAX_WIDTH > 1.0:
         return 0.0, 0.0
-    return log_peak, 1.0 / decay
+    return mode, 1.0 / (decay * decay)
 
 
-@njit(cache=True, error_model="numpy", fastmath=_REORDER)
-def _near_terms(k, eta, nu, p, d, g):
-    for i in range(_N_NEAR):
-        d[i] = _NEAR_X[k, i]
-        g[i] = _NEAR_L[k, i]
-        p[i] = _NEAR_W[k, i] * _exp(eta * _NEAR_X[k, i] - nu * _NEAR_L[k, i])
+# Not plain integers, for each of which numba would compile a function anew.
+_NEAR, _TABULATED, _STIRLING = np.int64(0), np.int64(1), np.int64(2)
+_FIRST, _THIRD = np.int64(1), np.int64(3)
 
 
-@njit(cache=True, error_model="numpy", fastmath=_REORDER)
-def _table_terms(n, first, step, centre, eta, nu, p, d, g):
-    at_centre = _LOG_FACTORIAL[centre]
-    for i in range(n):
-        d[i] = first - centre + step * _INDEX[i]
-        g[i] = _LOG_FACTORIAL[first + step * i] - at_centre
-    for i in range(n):
-        p[i] = _exp(eta * d[i] - nu * g[i])
+@_loop
+def _fill_terms(kind, k, n, first, step, centre, eta, nu, p, d, g):
+    """Write terms p, distances d = x - centre and g = L(x) - L(centre) at n nodes."""
+    if kind == _NEAR:
+        for i in range(n):
+            d[i] = _NEAR_X[k, i]
+            g[i] = _NEAR_L[k, i]
+            p[i] = _NEAR_W[k, i] * _exp(eta * _NEAR_X[k, i] - nu * _NEAR_L[k, i])
+    elif kind == _TABULATED:
+        at_centre = _LOG_FACTORIAL[int(centre)]
+        stride = int(step)
+        for i in range(n):
+            d[i] = first - centre + step * _INDEX[i]
+            g[i] = _LOG_FACTORIAL[int(first) + stride * i] - at_centre
+        for i in range(n):
+            p[i] = _exp(eta * d[i] - nu * g[i])
+    else:
+        log_centre = math.log(centre)
+        slope = eta - nu * log_centre
+        at_centre = _stirling_tail(centre)
+        for i in range(n):
+            away = first - centre + step * _INDEX[i]
+            x = centre + away
+            bend = (x + 0.5) * _log(x / centre) - away + (_stirling_tail(x) - at_centre)
+            d[i] = away
+            g[i] = away * log_centre + bend
+            p[i] = _exp(slope * away - nu * bend)
 
 
-@njit(cache=True, error_model="numpy", fastmath=_REORDER)
-def _stirling_terms(n, first, step, centre, eta, nu, p, d, g):
-    log_centre = math.log(centre)
-    slope = eta - nu * log_centre
-    at_centre = _stirling_tail(centre)
-    for i in range(n):
-        away = first - centre + step * _INDEX[i]
-        x = centre + away
-        bend = (x + 0.5) * _log(x / centre) - away + (_stirling_tail(x) - at_centre)
-        d[i] = away
-        g[i] = away * log_centre + bend
-        p[i] = _exp(slope * away - nu * bend)
-
-
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _terms(eta, nu, p, d, g):
     """Terms p, distances d = x - x0 and g = L(x) - L(x0) at the nodes of one row.
 
@@ -211,120 +203,127 @@ def _terms(eta, nu, p, d, g):
     """
     if not (nu >= 0.0 and -math.inf < eta < math.inf and nu < math.inf):
         return 0, 0.0, 0.0, 0.0
-    log_peak, width = _width(eta, nu)
-    if width == 0.0:
+    mode, square = _mode_and_width(eta, nu)
+    if square == 0.0:
         return 0, 0.0, 0.0, 0.0
-    if width >= FIRST_SCALE and log_peak < _LOG_NEAR_PEAK:
-        if width >= MAX_WIDTH:
-            return 0, 0.0, 0.0, 0.0
-        k = int(2.0 * math.log2(width / FIRST_SCALE))
-        _near_terms(min(k, N_SCALES - 1), eta, nu, p, d, g)
-        return _N_NEAR, 0.0, 0.0, 0.0
-
-    mode = math.exp(eta / nu) if nu > 0.0 else 0.0
-    centre = math.floor(mode)
-    step = 1.0
-    if log_peak < 0.0:
-        # The tangent of L at `touch` bounds the tail from above; the left end is zero.
-        touch = 0.5 * DROP * width
-        slope = -eta + nu * math.log(max(touch, 1.0))
-        n_right = math.ceil((DROP + nu * touch) / slope) - centre
-        n_left = centre
-    else:
-        # Bernstein's bound on the tails of x log x - x.
+    peak = nu * mode
+    near = square >= FIRST_SCALE * FIRST_SCALE and peak < NEAR_PEAK
+    centre = np.floor(mode)
+    step, n_left, n_right = 1.0, centre, 0.0
+    if peak >= 1.0:
+        # The right tail falls by nu (x log(x/mode) - x + mode): Bernstein's bound on it, and a
+        # Newton step that stays on the safe side.
         third = DROP / (3.0 * nu)
-        reach = 2.0 * DROP * mode / nu
-        step = max(1.0, math.floor(SPACING * width))
-        n_right = math.ceil((third + math.sqrt(third * third + reach)) / step)
-        n_left = min(math.ceil(math.sqrt(reach) / step), math.floor(centre / step))
+        reach = 2.0 * DROP * square
+        end = mode + third + math.sqrt(third * third + reach)
+        end = (end - mode + DROP / nu) / _log(end / mode)
+        if near and end < _SHORT:
+            near = False
+        else:
+            step = max(1.0, np.floor(SPACING * math.sqrt(square)))
+        n_right = np.ceil((end - centre) / step)
+        n_left = min(np.ceil(math.sqrt(reach) / step), np.floor(centre / step))
+    elif not near:
+        # The tangent of L at `touch` bounds the tail from above.
+        touch = 0.5 * DROP * math.sqrt(square)
+        slope = -eta + nu * math.log(max(touch, 1.0))
+        n_right = np.ceil((DROP + nu * touch) / slope) - centre
+    if near:
+        # Half octaves of the width are octaves of its square.
+        k = int(_to_bits(square / (FIRST_SCALE * FIRST_SCALE)) >> _EXPONENT_SHIFT) - 1023
+        if k >= N_SCALES:
+            return 0, 0.0, 0.0, 0.0
+        n = _NEAR_SIZE[k]
+        _fill_terms(_NEAR, k, n, 0.0, 0.0, 0.0, eta, nu, p, d, g)
+        return n, 0.0, 0.0, 0.0
     n_right = max(n_right, 3.0)
     if centre + (n_right + 3) * step >= _TABLE and centre - n_left * step < _SMALLEST_STIRLING:
-        n_left = math.floor((centre - _SMALLEST_STIRLING) / step)
+        n_left = np.floor((centre - _SMALLEST_STIRLING) / step)
     n = int(n_left + n_right + 1.0)
     n = min((n + 3) // 4 * 4, N_TERMS)
     first = centre - n_left * step
-    if first + n * step < _TABLE:
-        _table_terms(n, int(first), int(step), int(centre), eta, nu, p, d, g)
+    kind = _TABULATED if first + n * step < _TABLE else _STIRLING
+    _fill_terms(kind, n, n, first, step, centre, eta, nu, p, d, g)
+    # eta x - nu log x! without the cancellation of the two at a large x.
+    if centre < _TABLE:
+        log_factorial = _LOG_FACTORIAL[int(centre)]
+        log_term = eta * centre - nu * log_factorial
     else:
-        _stirling_terms(n, first, step, centre, eta, nu, p, d, g)
-    return n, centre, log_factorial(centre), log_term(centre, eta, nu) + math.log(step)
+        log_centre = math.log(centre)
+        rest = centre - 0.5 * log_centre - _HALF_LOG_2PI - _stirling_tail(centre)
+        log_factorial = centre * log_centre - rest
+        log_term = centre * (eta - nu * log_centre) + nu * rest
+    if step > 1.0:
+        log_term += math.log(step)
+    return n, centre, log_factorial, log_term
 
 
-@njit(cache=True, error_model="numpy", fastmath=_REORDER)
-def _first_moments(n, p, d, g):
-    """Sum of all terms but the first, and the means of d and g."""
+@_loop
+def _moments(order, n, p, d, g, m):
+    """Write the sum of all terms but the first, means and central moments into ``m``.
+
+    They are in the order sum; d, g; dd, dg, gg; ddd, ddg, dgg, ggg.
+    """
     rest = 0.0
     sum_d = p[0] * d[0]
-    sum_l = p[0] * g[0]
+    sum_g = p[0] * g[0]
     for i in range(1, n):
         rest += p[i]
         sum_d += p[i] * d[i]
-        sum_l += p[i] * g[i]
+        sum_g += p[i] * g[i]
     total = p[0] + rest
-    return rest, sum_d / total, sum_l / total
+    m[0] = rest
+    m[1] = sum_d / total
+    m[2] = sum_g / total
+    if order >= 2:
+        mean_d, mean_g = m[1], m[2]
+        dd, dg, gg, ddd, ddg, dgg, ggg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(n):
+            a = d[i] - mean_d
+            b = g[i] - mean_g
+            aa = p[i] * a * a
+            bb = p[i] * b * b
+            dd += aa
+            dg += p[i] * a * b
+            gg += bb
+            ddd += aa * a
+            ddg += aa * b
+            dgg += bb * a
+            ggg += bb * b
+        m[3], m[4], m[5] = dd / total, dg / total, gg / total
+        m[6], m[7], m[8], m[9] = ddd / total, ddg / total, dgg / total, ggg / total
 
 
-@njit(cache=True, error_model="numpy", fastmath=_REORDER)
-def _second_moments(n, p, d, g, mean_d, mean_l):
-    total, dd, dl, ll = 0.0, 0.0, 0.0, 0.0
-    for i in range(n):
-        a = d[i] - mean_d
-        b = g[i] - mean_l
-        total += p[i]
-        dd += p[i] * a * a
-        dl += p[i] * a * b
-        ll += p[i] * b * b
-    return dd / total, dl / total, ll / total
+@_inlined
+def _log_sum(p, m):
+    """Log of all terms; a sum that hardly exceeds its first term, one, keeps those digits."""
+    return math.log1p(m[0]) if p[0] == 1.0 else math.log(p[0] + m[0])
 
 
-@njit(cache=True, error_model="numpy", fastmath=_REORDER)
-def _third_moments(n, p, d, g, mean_d, mean_l):
-    total, ddd, ddl, dll, lll = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(n):
-        a = d[i] - mean_d
-        b = g[i] - mean_l
-        total += p[i]
-        ddd += p[i] * a * a * a
-        ddl += p[i] * a * a * b
-        dll += p[i] * a * b * b
-        lll += p[i] * b * b * b
-    return ddd / total, ddl / total, dll / total, lll / total
-
-
-@njit(cache=True, error_model="numpy")
-def _first_cumulants(n, x0, l0, log_scale, p, d, g):
-    """Return log Z, and the means of d and g."""
-    rest, mean_d, mean_l = _first_moments(n, p, d, g)
-    # A sum that hardly exceeds its first term, one, keeps the digits of the excess.
-    log_sum = math.log1p(rest) if p[0] == 1.0 else math.log(p[0] + rest)
-    return log_scale + log_sum, mean_d, mean_l
-
-
-@njit(cache=True, error_model="numpy")
-def cumulants(order, eta, nu, p, d, g, out):
+@_inner
+def cumulants(order, eta, nu, p, d, g, m, out):
     """Write the derivatives of log Z up to ``order`` (1 to 3) into ``out``.
 
     They are in the order of :func:`derivative_orders`. Where no answer is given log Z is +inf
-    and its derivatives are zero. ``p``, ``d`` and ``g`` are room for ``N_TERMS`` numbers each.
+    and its derivatives are zero. ``p``, ``d`` and ``g`` are room for ``N_TERMS`` numbers, ``m``
+    for ten.
     """
     n, x0, l0, log_scale = _terms(eta, nu, p, d, g)
     if n == 0:
         out[:] = 0.0
         out[0] = math.inf
         return
-    log_z, mean_d, mean_l = _first_cumulants(n, x0, l0, log_scale, p, d, g)
-    out[0] = log_z
-    out[1] = x0 + mean_d
-    out[2] = -(l0 + mean_l)
+    _moments(order, n, p, d, g, m)
+    out[0] = log_scale + _log_sum(p, m)
+    out[1] = x0 + m[1]
+    out[2] = -(l0 + m[2])
     if order >= 2:
-        dd, dl, ll = _second_moments(n, p, d, g, mean_d, mean_l)
-        out[3], out[4], out[5] = dd, -dl, ll
+        out[3], out[4], out[5] = m[3], -m[4], m[5]
     if order >= 3:
-        ddd, ddl, dll, lll = _third_moments(n, p, d, g, mean_d, mean_l)
-        out[6], out[7], out[8], out[9] = ddd, -ddl, dll, -lll
+        out[6], out[7], out[8], out[9] = m[6], -m[7], m[8], -m[9]
 
 
-def derivative_orders(order):
+def derivative_orders(order: int) -> list[tuple[int, int]]:
     """List the derivatives (a, b), a-fold in eta and b-fold in nu, up to a total order.
 
     Examples
@@ -335,28 +334,17 @@ def derivative_orders(order):
     return [(total - b, b) for total in range(order + 1) for b in range(total + 1)]
 
 
-@njit(cache=True, error_model="numpy")
-def cumulants_of_rows(order, eta, nu, out):
-    """Write derivatives of log Z into ``out`` (m, n); ``eta`` and ``nu`` are (n,) or (1,)."""
-    p, d, g = np.empty(N_TERMS), np.empty(N_TERMS), np.empty(N_TERMS)
-    row = np.empty(out.shape[0])
-    for i in range(out.shape[1]):
-        cumulants(order, eta[i % eta.size], nu[i % nu.size], p, d, g, row)
-        for j in range(out.shape[0]):
-            out[j, i] = row[j]
-
-
 # --- the rate that has a given mean -----------------------------------------------------------
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _first_guess(mu, nu):
     """Log rate of about the mean mu, within a tenth of 1/sd everywhere."""
     if nu >= 4.0 and mu < 0.21 * nu:
         # Three neighbouring counts carry the mass: a quadratic in the rate.
         k = math.floor(mu + 0.5)
         f = mu - k
-        ratio = (k / (k + 1.0)) ** nu
+        ratio = math.exp(nu * math.log(k / (k + 1.0))) if k > 0.0 else 0.0
         root = math.sqrt(f * f + 4.0 * ratio * (1.0 - f * f))
         odds = (f + root) / (2.0 * (1.0 - f)) if f > 0 else 2.0 * ratio * (1.0 + f) / (root - f)
         return nu * math.log(k + 1.0) + math.log(odds)
@@ -366,38 +354,44 @@ def _first_guess(mu, nu):
     # Exact for nu = 0 and nu = 1, and to second order in mu.
     bend = math.log(2.0)
     if abs(nu - 1.0) > 1e-6:
-        bend = (2.0 ** (1.0 - nu) - 1.0) / (1.0 - nu)
+        bend = math.expm1((1.0 - nu) * math.log(2.0)) / (1.0 - nu)
     return math.log(mu) + (nu - 1.0) * math.log((1.0 + (1.0 + bend) * mu + mu * mu) / (1.0 + mu))
 
 
-@njit(cache=True, error_model="numpy")
-def from_mean(log_mu, nu, p, d, g, out):
+@_inner
+def from_mean(log_mu, nu, p, d, g, m, out):
     r"""Write eta, log Z, d eta/d log mu, d eta/d nu and E[L] for the mean mu into ``out``.
 
-    Halley's method on the log of the mean, inside a bracket; the last, tiny step is taken by the
-    Taylor series of what has been summed already. Where no answer is given log Z is +inf and the
-    rest zero. ``p``, ``d`` and ``g`` are room for ``N_TERMS`` numbers each.
+    ``out[0]`` holds where to start, or NaN. Halley's method on the log of the mean, inside a
+    bracket; the last, tiny step is taken by the Taylor series of what has been summed already.
+    Where no answer is given log Z is +inf and the rest zero. ``p``, ``d`` and ``g`` are room for
+    ``N_TERMS`` numbers, ``m`` for ten.
     """
+    start = out[0]
     out[:] = 0.0
     out[1] = math.inf
     if not (nu >= 0.0 and nu < math.inf and -600.0 < log_mu < LOG_MAX_MODE + 1.0):
         return
     mu = math.exp(log_mu)
-    eta = _first_guess(mu, nu)
+    eta = start if start == start else _first_guess(mu, nu)
     low, high = -math.inf, math.inf
     for _ in range(100):
         n, x0, l0, log_scale = _terms(eta, nu, p, d, g)
+        if n > 0:
+            _moments(_THIRD, n, p, d, g, m)
+        if start == start and not (n > 0 and abs(x0 + m[1] - mu) < 0.3 * mu):
+            # Not where it should be: start anew.
+            start = math.nan
+            eta = _first_guess(mu, nu)
+            continue
         if n == 0:
             high = eta
             eta = 0.5 * (low + high) if low > -math.inf else high - 0.1 * abs(high) - 1e-3
             continue
-        log_z, mean_d, mean_l = _first_cumulants(n, x0, l0, log_scale, p, d, g)
-        dd, dl, _ = _second_moments(n, p, d, g, mean_d, mean_l)
-        ddd, ddl, _, _ = _third_moments(n, p, d, g, mean_d, mean_l)
-        mean = x0 + mean_d
+        mean, dd, dg, ddd, ddg = x0 + m[1], m[3], m[4], m[6], m[7]
         if not dd > 1e-150:
             return
-        excess = math.log1p(((x0 - mu) + mean_d) / mu)
+        excess = math.log1p(((x0 - mu) + m[1]) / mu)
         if excess > 0.0:
             high = eta
         else:
@@ -405,13 +399,13 @@ def from_mean(log_mu, nu, p, d, g, out):
         slope = dd / mean
         newton = -excess / slope
         halley = newton / max(0.5, 1.0 + 0.5 * newton * (ddd / dd - slope))
-        if abs(halley) * max(1.0, math.sqrt(dd)) < 1e-5:
+        if abs(halley) * max(1.0, math.sqrt(dd)) < 3e-6:
             h = halley
             out[0] = eta + h
-            out[1] = log_z + h * (mean + h * (dd / 2.0 + h * ddd / 6.0))
+            out[1] = log_scale + _log_sum(p, m) + h * (mean + h * (dd / 2.0 + h * ddd / 6.0))
             out[2] = mu / (dd + h * ddd)
-            out[3] = (dl + h * ddl) / (dd + h * ddd)
-            out[4] = l0 + mean_l + h * (dl + 0.5 * h * ddl)
+            out[3] = (dg + h * ddg) / (dd + h * ddd)
+            out[4] = l0 + m[2] + h * (dg + 0.5 * h * ddg)
             return
         eta += halley
         if not low < eta < high:
@@ -423,21 +417,355 @@ def from_mean(log_mu, nu, p, d, g, out):
                 eta = high + max(halley, -1.0)
 
 
-@njit(cache=True, error_model="numpy")
-def from_mean_of_rows(log_mu, nu, out):
-    """Apply :func:`from_mean` to ``log_mu`` and ``nu``, (n,) or (1,); ``out`` is (5, n)."""
-    p, d, g = np.empty(N_TERMS), np.empty(N_TERMS), np.empty(N_TERMS)
-    row = np.empty(5)
-    for i in range(out.shape[1]):
-        from_mean(log_mu[i % log_mu.size], nu[i % nu.size], p, d, g, row)
-        for j in range(5):
+# --- pointers to compiled functions -------------------------------------------------------------
+#
+# numba links and optimises all that a function calls anew for each of its callers. Behind a pointer
+# the sums over a row are compiled once, and the graphs that users compile stay small.
+
+
+def _pointer(name: str, signature: Any, address: Callable[[], int]) -> Any:
+    """Make a compiled function without arguments that returns a function by its address.
+
+    The address is asked for at the first call and kept in a variable of the calling module:
+    written into the code as a number, it would be wrong in the next process that loads the code
+    from disk.
+    """
+    function_type = types.FunctionType(signature)
+
+    @njit
+    def ask():
+        with objmode(result="intp"):
+            result = address()
+        return result
+
+    @intrinsic
+    def pointer(typing_context):
+        def codegen(context, builder, signature, args):
+            number = ir.IntType(64)
+            kept = cgutils.add_global_variable(builder.module, number, name)
+            kept.linkage = "private"
+            kept.initializer = ir.Constant(number, 0)
+            with builder.if_then(builder.icmp_unsigned("==", builder.load(kept), kept.initializer)):
+                ask_type = typing_context.resolve_value_type(ask)
+                ask_signature = typing_context.resolve_function_type(ask_type, (), {})
+                answer = context.get_function(ask_type, ask_signature)(builder, ())
+                builder.store(answer, kept)
+            function = cgutils.create_struct_proxy(function_type)(context, builder)
+            function.c_addr = builder.inttoptr(builder.load(kept), cgutils.voidptr_t)
+            return function._getvalue()
+
+        return function_type(), codegen
+
+    return pointer
+
+
+_DOUBLES = types.CPointer(types.float64)
+FROM_MEAN = 0
+"""What to compute, beside the orders 1 to 3 of cumulants."""
+
+_ROW = types.void(types.int64, types.float64, types.float64, _DOUBLES, types.int64, _DOUBLES)
+
+
+def _row_by_pointer(what, first, nu, work, n_outputs, out):
+    # Four arrays in a row; taking slices of one would cost as much as the sums themselves.
+    work = carray(work, (4, N_TERMS))
+    if what == FROM_MEAN:
+        out = carray(out, n_outputs)
+        from_mean(first, nu, work[0], work[1], work[2], work[3], out)
+    else:
+        cumulants(what, first, nu, work[0], work[1], work[2], work[3], carray(out, n_outputs))
+
+
+@cache
+def _compiled_row() -> Any:
+    return cfunc(_ROW, cache=True)(_row_by_pointer)
+
+
+_row = _pointer("cmp_row", _ROW, lambda: _compiled_row().address)
+
+
+# --- many rows that share nu ------------------------------------------------------------------
+#
+# All that is asked of a row is then a smooth function of one number, log rate or log mean. It is
+# interpolated at the Chebyshev points of cells, which are halved until the last coefficients of
+# every output are negligible.
+
+
+def _chebyshev(degree: int) -> tuple[Any, Any, Any]:
+    """Points, and the matrices from values there to Chebyshev coefficients and on to powers."""
+    points = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
+    coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(points, degree))
+    units = np.eye(degree + 1)
+    powers = np.zeros((degree + 1, degree + 1))
+    for k in range(degree + 1):
+        powers[: k + 1, k] = np.polynomial.chebyshev.cheb2poly(units[k, : k + 1])
+    return points, coefficients, powers
+
+
+_DEGREE = 9
+_POINTS, _CHEBYSHEV, _POWERS = _chebyshev(_DEGREE)
+
+_FEWEST_ROWS = 256  # below, summing each row costs no more than a table
+_WIDEST = 0.6  # cell, in log rate or log mean
+_SLOTS = 4096  # of the index; a cell covers one or more of them
+_LOWEST = -30.0  # rows below are summed
+_SMALLEST_NU = 1e-4  # below, the range that is answered for has no closed form
+_MAX_CELLS = 1024
+_EPS = 2.3e-16
+
+
+@_inner
+def _interpolate(sum_row, what, at, nu, work, row, out):
+    """Write the outputs of all rows for one nu; a row that no cell holds is summed.
+
+    The mean form interpolates a = eta - nu log mu and log Z - mu a - nu mu, which are small and
+    smooth; an error of a then cancels from y eta - log Z where y is the mean.
+    """
+    by_mean = what == FROM_MEAN
+    n_outputs = out.shape[0]
+    low, high = math.inf, -math.inf
+    for x in at:
+        low = min(low, x)
+        high = max(high, x)
+    low = max(low, _LOWEST)
+    high = min(high, LOG_MAX_MODE - 1.0 if by_mean else nu * LOG_MAX_MODE)
+    # Rows at the very ends fall inside of the first and last slot.
+    margin = 1e-9 * (high - low)
+    low, high = low - margin, high + margin
+    usable = high > low
+    slot = (high - low) / _SLOTS
+    per_slot = 1.0 / slot if usable else 0.0
+    index = np.full(_SLOTS, -1, np.int32)
+    max_cells = min(_MAX_CELLS, at.size // (2 * _DEGREE))
+    ends = np.empty((max_cells, 2))
+    table = np.empty((max_cells, _DEGREE + 1, n_outputs))
+    values = np.empty((_DEGREE + 1, n_outputs))
+
+    span = _SLOTS if usable else 0
+    while span > 1 and slot * span > _WIDEST:
+        span //= 2
+    # From the right: small means with a large nu take the most cells, and may be left to the sums.
+    end, n_cells, n_tries = _SLOTS, 0, 0
+    while usable and end > 0 and n_cells < max_cells and n_tries < 2 * max_cells:
+        n_tries += 1
+        half = 0.5 * span * slot
+        middle = low + end * slot - half
+        mu, scale = 0.0, 0.0
+        for i in range(_DEGREE + 1):
+            x = middle + half * _POINTS[i]
+            row[0] = math.nan
+            sum_row(what, x, nu, work.ctypes, n_outputs, row.ctypes)
+            if by_mean:
+                mu = math.exp(x)
+                row[0] -= nu * x
+                row[1] -= mu * (row[0] + nu)
+                scale = max(scale, nu * (1.0 + abs(x)))
+            else:
+                scale = max(scale, abs(x) * row[1])
+            for j in range(n_outputs):
+                values[i, j] = row[j]
+        fits = True
+        for j in range(n_outputs):
+            largest, tail = 0.0, 0.0
+            for k in range(_DEGREE + 1):
+                largest = max(largest, abs(values[k, j]))
+                table[n_cells, k, j] = 0.0
+            for k in range(_DEGREE + 1):
+                coefficient = 0.0
+                for i in range(_DEGREE + 1):
+                    coefficient += _CHEBYSHEV[k, i] * values[i, j]
+                for i in range(_DEGREE + 1):
+                    table[n_cells, i, j] += _POWERS[i, k] * coefficient
+                if k >= _DEGREE - 1:
+                    tail = max(tail, abs(coefficient))
+            # log Z is wanted to 1e-12, and eta so that a count one sd from the mean times it is; or
+            # both to rounding. The others are derivatives.
+            tolerance = 1e-10 * largest
+            if by_mean and j == 0:
+                tolerance = 1e-12 / (1.0 + mu) + 4.0 * _EPS * scale
+            elif by_mean and j == 1:
+                tolerance = 1e-12 + 4.0 * _EPS * scale * mu
+            elif j == 0:
+                tolerance = 1e-12 + 4.0 * _EPS * scale
+            fits = fits and tail <= tolerance
+        if not fits and span > 1:
+            span //= 2
+            continue
+        if fits:
+            index[end - span : end] = n_cells
+            ends[n_cells, 0], ends[n_cells, 1] = middle, 1.0 / half
+            n_cells += 1
+        end -= span
+        # Where a wider cell may end, try one again.
+        if end % (2 * span) == 0 and 4.0 * half <= _WIDEST:
+            span *= 2
+
+    for i in range(at.size):
+        x = at[i]
+        cell = -1
+        if usable and low < x < high:
+            cell = index[int((x - low) * per_slot)]
+        if cell < 0:
+            row[0] = math.nan
+            sum_row(what, x, nu, work.ctypes, n_outputs, row.ctypes)
+            for j in range(n_outputs):
+                out[j, i] = row[j]
+            continue
+        u = (x - ends[cell, 0]) * ends[cell, 1]
+        a, b, c = table[cell, _DEGREE, 0], table[cell, _DEGREE, 1], table[cell, _DEGREE, 2]
+        for k in range(_DEGREE - 1, -1, -1):
+            a = a * u + table[cell, k, 0]
+            b = b * u + table[cell, k, 1]
+            c = c * u + table[cell, k, 2]
+        if by_mean:
+            e, f = table[cell, _DEGREE, 3], table[cell, _DEGREE, 4]
+            for k in range(_DEGREE - 1, -1, -1):
+                e = e * u + table[cell, k, 3]
+                f = f * u + table[cell, k, 4]
+            out[3, i], out[4, i] = e, f
+            b += _exp(x) * (a + nu)
+            a += nu * x
+        out[0, i], out[1, i], out[2, i] = a, b, c
+
+
+# --- many rows, each with its own mean and nu -----------------------------------------------------
+#
+# A good first guess spares most rows the second pass over the terms. It is interpolated in log mu
+# and log nu, on cells of the box that the rows span. Nothing rests on its accuracy.
+
+_GUESS_DEGREE = 5
+_GUESS_POINTS, _first_map, _second_map = _chebyshev(_GUESS_DEGREE)
+_GUESS_MAP = np.ascontiguousarray(_second_map @ _first_map)
+
+
+@_inner
+def _cells(low, high):
+    """Return the number of cells of about unit width, at most 24."""
+    return int(min(max(np.ceil(high - low), 1.0), 24.0))
+
+
+@_inner
+def _guess_rates(sum_row, log_mu, nu, work, row, eta):
+    """Write a guess of each row's log rate, or NaN, into ``eta``."""
+    q = _GUESS_DEGREE + 1
+    low, high, low_v, high_v = math.inf, -math.inf, math.inf, -math.inf
+    for i in range(nu.size):
+        eta[i] = math.nan
+        if _SMALLEST_NU < nu[i] < 1e3 and _LOWEST < log_mu[i] < LOG_MAX_MODE - 1.0:
+            low, high = min(low, log_mu[i]), max(high, log_mu[i])
+            low_v, high_v = min(low_v, nu[i]), max(high_v, nu[i])
+    if not (low < high and low_v < high_v):
+        return
+    low_v, high_v = math.log(low_v), math.log(high_v)
+    n_mu, n_nu = _cells(low, high), _cells(low_v, high_v)
+    while n_mu * n_nu * 4 * q * q > nu.size and n_mu * n_nu > 1:
+        if n_mu >= n_nu:
+            n_mu -= 1
+        else:
+            n_nu -= 1
+    width, width_v = (high - low) * (1.0 + 1e-9) / n_mu, (high_v - low_v) * (1.0 + 1e-9) / n_nu
+    table = np.zeros((n_mu, n_nu, q, q))
+    values = np.empty((q, q))
+    for a in range(n_mu):
+        for b in range(n_nu):
+            for i in range(q):
+                for j in range(q):
+                    s = low + (a + 0.5 + 0.5 * _GUESS_POINTS[i]) * width
+                    v = math.exp(low_v + (b + 0.5 + 0.5 * _GUESS_POINTS[j]) * width_v)
+                    row[0] = math.nan
+                    sum_row(FROM_MEAN, s, v, work.ctypes, 5, row.ctypes)
+                    values[i, j] = row[0] - v * s if row[1] < math.inf else math.nan
+            table[a, b] = _GUESS_MAP @ values @ _GUESS_MAP.T
+    for i in range(nu.size):
+        if _SMALLEST_NU < nu[i] < 1e3 and low <= log_mu[i] <= high:
+            u = (log_mu[i] - low) / width
+            v = (_log(nu[i]) - low_v) / width_v
+            a, b = int(u), int(max(v, 0.0))
+            u, v = 2.0 * (u - a) - 1.0, 2.0 * (v - b) - 1.0
+            total = 0.0
+            for j in range(q - 1, -1, -1):
+                inner = 0.0
+                for k in range(q - 1, -1, -1):
+                    inner = inner * v + table[a, b, j, k]
+                total = total * u + inner
+            eta[i] = total + nu[i] * log_mu[i]
+
+
+# --- entry points ------------------------------------------------------------------------------
+
+_ROWS = types.void(
+    types.int64,
+    types.int64,
+    types.int64,
+    _DOUBLES,
+    types.int64,
+    _DOUBLES,
+    types.int64,
+    _DOUBLES,
+)
+
+
+def _rows_by_pointer(what, n, n_first, first, n_nu, nu, n_outputs, out):
+    first, nu, out = carray(first, n_first), carray(nu, n_nu), carray(out, (n_outputs, n))
+    work, row = np.empty((4, N_TERMS)), np.empty(n_outputs)
+    sum_row = _row()
+    if what <= 1 and n_first >= _FEWEST_ROWS and nu[0] >= _SMALLEST_NU:
+        i = 1
+        while i < n_nu and nu[i] == nu[0]:
+            i += 1
+        if i == n_nu:
+            _interpolate(sum_row, what, first, nu[0], work, row, out)
+            return
+    if what == FROM_MEAN and n_first == n_nu >= _FEWEST_ROWS:
+        _guess_rates(sum_row, first, nu, work, row, out[0])
+    else:
+        out[0] = math.nan
+    step_first, step_nu = int(n_first > 1), int(n_nu > 1)
+    for i in range(n):
+        row[0] = out[0, i]
+        sum_row(what, first[step_first * i], nu[step_nu * i], work.ctypes, n_outputs, row.ctypes)
+        for j in range(n_outputs):
             out[j, i] = row[j]
 
 
-@njit(cache=True, error_model="numpy")
+@cache
+def _compiled_rows() -> Any:
+    return cfunc(_ROWS, cache=True)(_rows_by_pointer)
+
+
+_rows = _pointer("cmp_rows", _ROWS, lambda: _compiled_rows().address)
+
+
+@njit(**_OPTIONS)
+def rows(what, first, nu, out):
+    """Write the outputs of all rows into ``out`` (m, n); ``first`` and ``nu`` are (n,) or (1,).
+
+    ``what`` is FROM_MEAN (m = 5) or the order of the derivatives (m = 3, 6, 10). All arrays are
+    contiguous.
+    """
+    _rows()(
+        what,
+        out.shape[1],
+        first.size,
+        first.ctypes,
+        nu.size,
+        nu.ctypes,
+        out.shape[0],
+        out.ctypes,
+    )
+
+
+@njit(**_OPTIONS)
 def rate_of_mean(log_mu, nu):
     """Log rate of the distribution with one mean, NaN where no answer is given."""
-    p, d, g = np.empty(N_TERMS), np.empty(N_TERMS), np.empty(N_TERMS)
-    out = np.empty(5)
-    from_mean(log_mu, nu, p, d, g, out)
-    return out[0] if out[1] < math.inf else math.nan
+    out = np.empty((5, 1))
+    rows(FROM_MEAN, np.full(1, log_mu), np.full(1, nu), out)
+    return out[0, 0] if out[1, 0] < math.inf else math.nan
+
+
+def evaluate_rows(what: int, first: Any, nu: Any, out: Any) -> None:
+    """Do the same as :func:`rows`, from Python."""
+    arrays = [x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (first, nu, out)]
+    _compiled_rows().ctypes(
+        what, out.shape[1], first.size, arrays[0], nu.size, arrays[1], out.shape[0], arrays[2]
+    )

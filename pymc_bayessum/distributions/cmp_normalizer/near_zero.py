@@ -48,11 +48,14 @@ class NearZeroRules:
     Attributes
     ----------
     nodes, log_factorials, weights : ndarray of shape (N_SCALES, n_nodes)
+    sizes : ndarray of shape (N_SCALES,)
+        Number of nodes of each rule, rounded up to whole vectors of four.
     """
 
     nodes: Array
     log_factorials: Array
     weights: Array
+    sizes: NDArray[np.int64]
 
 
 def width(eta: float | Array, nu: float | Array) -> Array:
@@ -181,9 +184,9 @@ def load_rules() -> NearZeroRules:
     text = files(__package__).joinpath("near_zero.csv").read_text()
     table = np.array([line.split(",") for line in text.split()[1:]], dtype=float)
     sizes = np.bincount(table[:, 0].astype(int), minlength=N_SCALES)
-    n_nodes = -(-int(sizes.max()) // 4) * 4  # whole vectors of four doubles
-    nodes = np.zeros((N_SCALES, n_nodes))
-    weights = np.zeros((N_SCALES, n_nodes))
+    padded = -(-sizes // 4) * 4
+    nodes = np.zeros((N_SCALES, padded.max()))
+    weights = np.zeros((N_SCALES, padded.max()))
     for k in range(N_SCALES):
         nodes[k, : sizes[k]], weights[k, : sizes[k]] = table[table[:, 0] == k, 1:].T
-    return NearZeroRules(nodes, gammaln(nodes + 1.0), weights)
+    return NearZeroRules(nodes, gammaln(nodes + 1.0), weights, padded)

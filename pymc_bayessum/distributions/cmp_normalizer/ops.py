@@ -17,7 +17,10 @@ from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, _vectorize_not_needed
-from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
+from pytensor.link.numba.dispatch.basic import (
+    numba_njit,
+    register_funcify_default_op_cache_key,
+)
 from pytensor.tensor.type import tensor
 from pytensor.tensor.variable import TensorVariable
 
@@ -25,47 +28,65 @@ from pymc_bayessum.distributions.cmp_normalizer import kernels
 from pymc_bayessum.distributions.cmp_normalizer.kernels import derivative_orders
 
 
-class _BroadcastOp(Op):
-    """An Op of float64 tensors that broadcasts and returns several tensors of the common shape."""
+class _RowwiseOp(Op):
+    """An Op of float64 tensors that returns several tensors of the shape they broadcast to.
+
+    Inputs of the node have one dimension or more, all the same number, and each has either the
+    shape of the outputs or a single element that all rows share.
+    """
 
     n_outputs: int
 
     def make_node(self, *inputs: Any) -> Apply:
-        """Give all inputs the same number of dimensions, as Elemwise does."""
+        """Broadcast what is neither whole nor single, and give scalars an axis."""
         tensors = [pt.cast(pt.as_tensor_variable(x), "float64") for x in inputs]
-        ndim = max(x.type.ndim for x in tensors)
+        ndim = max(1, *(x.type.ndim for x in tensors))
         tensors = [pt.shape_padleft(x, ndim - x.type.ndim) for x in tensors]
         shapes = [x.type.shape for x in tensors]
-        shape = [_common_length(lengths) for lengths in zip(*shapes, strict=True)]
-        outputs = [tensor(dtype="float64", shape=shape) for _ in self._outputs()]
+        shape = tuple(_common_length(lengths) for lengths in zip(*shapes, strict=True))
+        pattern = tuple(length == 1 for length in shape)
+        if any(x.type.broadcastable != pattern and not _is_single(x) for x in tensors) or all(
+            _is_single(x) != all(pattern) for x in tensors
+        ):
+            tensors = list(pt.broadcast_arrays(*tensors))
+        outputs = [tensor(dtype="float64", shape=shape) for _ in range(self.n_outputs)]
         return Apply(self, tensors, outputs)
 
-    def _outputs(self) -> range:
-        return range(self.n_outputs)
-
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
-        """Return the broadcast shape for every output."""
-        patterns = [x.type.broadcastable for x in node.inputs]
-        shape = tuple(
-            next((s[i] for s, p in zip(shapes, patterns, strict=True) if not p[i]), shapes[0][i])
-            for i in range(node.outputs[0].type.ndim)
-        )
-        return [shape for _ in self._outputs()]
+        """Return the shape of an input that is not shared, or of the first."""
+        whole = [shape for x, shape in zip(node.inputs, shapes, strict=True) if not _is_single(x)]
+        return [whole[0] if whole else shapes[0]] * self.n_outputs
+
+    what: int
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
-        """Run the compiled function."""
-        for storage, values in zip(output_storage, self.compiled()(*inputs), strict=True):
-            storage[0] = np.asarray(values)
+        """Run the compiled sums."""
+        shape = max((x.shape for x in inputs), key=np.prod)
+        for storage, values in zip(output_storage, self._evaluate(*inputs), strict=True):
+            storage[0] = values.reshape(shape)
 
-    def compiled(self) -> Any:
-        """Return the compiled function of broadcasting arrays."""
-        raise NotImplementedError
+    def evaluate(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return the outputs for arrays that broadcast.
+
+        Parameters
+        ----------
+        *arrays : array_like
+            Values of the inputs.
+        """
+        whole = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in arrays))
+        return tuple(x.reshape(whole[0].shape) for x in self._evaluate(*whole))
+
+    def _evaluate(self, *arrays: Any) -> Any:
+        first, nu = (np.ascontiguousarray(x, dtype=float).reshape(-1) for x in arrays)
+        out = np.empty((self.n_outputs, max(first.size, nu.size)))
+        kernels.evaluate_rows(self.what, first, nu, out)
+        return out
 
 
-_vectorize_node.register(_BroadcastOp, _vectorize_not_needed)
+_vectorize_node.register(_RowwiseOp, _vectorize_not_needed)
 
 
-class CMPCumulants(_BroadcastOp):
+class CMPCumulants(_RowwiseOp):
     r"""Derivatives of :math:`\log Z(\eta, \nu) = \log\sum_x e^{\eta x} (x!)^{-\nu}` up to an order.
 
     The outputs are :math:`\partial_\eta^a \partial_\nu^b \log Z` for a + b up to ``order``, in the
@@ -83,13 +104,9 @@ class CMPCumulants(_BroadcastOp):
     def __init__(self, order: int = 1) -> None:
         if order not in {1, 2, 3}:
             raise ValueError(f"order must be 1, 2 or 3, got {order!r}")
-        self.order = order
+        self.order = self.what = order
         self.n_outputs = len(derivative_orders(order))
         super().__init__()
-
-    def compiled(self) -> Any:
-        """Return the compiled function (eta, nu) -> derivatives."""
-        return (_first_derivatives, _second_derivatives, _third_derivatives)[self.order - 1]
 
     def pullback(
         self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
@@ -120,7 +137,7 @@ class CMPCumulants(_BroadcastOp):
         return [_sum_to(by_eta, inputs[0]), _sum_to(by_nu, inputs[1])]
 
 
-class CMPFromMean(_BroadcastOp):
+class CMPFromMean(_RowwiseOp):
     r"""The log rate and the log-normaliser of the distribution with a given mean.
 
     Outputs are :math:`\eta`, :math:`\log Z(\eta, \nu)`, :math:`\partial\eta/\partial\log\mu
@@ -132,10 +149,7 @@ class CMPFromMean(_BroadcastOp):
 
     __props__ = ()
     n_outputs = 5
-
-    def compiled(self) -> Any:
-        """Return the compiled function (log_mu, nu) -> eta, log Z, derivatives, E[log X!]."""
-        return _from_mean
+    what = kernels.FROM_MEAN
 
     def pullback(
         self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
@@ -149,7 +163,8 @@ class CMPFromMean(_BroadcastOp):
         by_mu = 0
         by_nu = -mean_l * g.get("log_z", 0)
         if g.keys() - {"eta", "log_z"}:
-            k = dict(zip(derivative_orders(3), CMPCumulants(3)(eta, nu), strict=True))
+            third = CMPCumulants(3).make_node(eta, nu).outputs
+            k: dict[Any, Any] = dict(zip(derivative_orders(3), third, strict=True))
             variance = pt.switch(k[2, 0] > 0, k[2, 0], 1.0)
             g_mu, g_nu, g_l = (g.get(name, 0) for name in ("eta_by_mu", "eta_by_nu", "mean_l"))
             # d/d eta and d/d nu of mu / k20, -k11 / k20 and -k01, at a fixed mean in the first.
@@ -180,7 +195,8 @@ def log_z_of_rate(eta: Any, nu: Any) -> TensorVariable:
     eta, nu : tensor_like
         Log rate and dispersion.
     """
-    return CMPCumulants(1)(eta, nu)[0]
+    log_z, *_ = _call(CMPCumulants(1), eta, nu)
+    return log_z
 
 
 def rate_and_log_z_of_mean(log_mu: Any, nu: Any) -> tuple[TensorVariable, TensorVariable]:
@@ -191,15 +207,28 @@ def rate_and_log_z_of_mean(log_mu: Any, nu: Any) -> tuple[TensorVariable, Tensor
     log_mu, nu : tensor_like
         Log of the mean, and dispersion.
     """
-    eta, log_z, *_ = CMPFromMean()(log_mu, nu)
+    eta, log_z, *_ = _call(CMPFromMean(), log_mu, nu)
     return eta, log_z
 
 
+def _call(op: _RowwiseOp, *inputs: Any) -> list[TensorVariable]:
+    """Apply an Op to tensors of any number of dimensions."""
+    tensors = [pt.as_tensor_variable(x) for x in inputs]
+    outputs: Any = op(*tensors)
+    return [pt.squeeze(x, 0) for x in outputs] if all(x.ndim == 0 for x in tensors) else outputs
+
+
+def _is_single(x: Any) -> bool:
+    return all(x.type.broadcastable)
+
+
 def _common_length(lengths: Sequence[int | None]) -> int | None:
-    wide = {n for n in lengths if n != 1}
-    if len(wide - {None}) > 1:
-        raise ValueError(f"inputs do not broadcast: lengths {sorted(wide - {None})} of one axis")
-    return 1 if not wide else next(iter(wide - {None}), None)
+    known = {n for n in lengths if n is not None and n != 1}
+    if len(known) > 1:
+        raise ValueError(f"inputs do not broadcast: lengths {sorted(known)} of one axis")
+    if known:
+        return known.pop()
+    return None if None in lengths else 1
 
 
 def _connected(names: Sequence[Any], cotangents: Sequence[Variable]) -> dict[Any, Any]:
@@ -222,71 +251,52 @@ def _sum_to(gradient: Any, like: Any) -> Any:
     return pt.sum(gradient, axis=axes, keepdims=True) if axes else gradient
 
 
-@njit(cache=True)
-def _flat(x, shape):
-    """Return x as contiguous rows; a single number stays one row, to be shared by all."""
-    if x.size == 1:
-        return np.full(1, x.flat[0])
-    full = np.broadcast_to(x, shape)
-    rows = np.empty(full.size)
-    for i, value in enumerate(full.flat):
-        rows[i] = value
-    return rows
-
-
-@njit(cache=True)
-def _three(out, first, shape):
-    return (
-        out[first].reshape(shape),
-        out[first + 1].reshape(shape),
-        out[first + 2].reshape(shape),
-    )
-
-
-@njit(cache=True)
-def _cumulants(order, n_outputs, eta, nu, shape):
-    out = np.empty((n_outputs, np.broadcast_to(eta, shape).size))
-    kernels.cumulants_of_rows(order, _flat(eta, shape), _flat(nu, shape), out)
-    return out
-
-
-@njit(cache=True)
-def _first_derivatives(eta, nu):
-    shape = np.broadcast_shapes(eta.shape, nu.shape)
-    return _three(_cumulants(1, 3, eta, nu, shape), 0, shape)
-
-
-@njit(cache=True)
-def _second_derivatives(eta, nu):
-    shape = np.broadcast_shapes(eta.shape, nu.shape)
-    out = _cumulants(2, 6, eta, nu, shape)
-    return _three(out, 0, shape) + _three(out, 3, shape)
-
-
-@njit(cache=True)
-def _third_derivatives(eta, nu):
-    shape = np.broadcast_shapes(eta.shape, nu.shape)
-    out = _cumulants(3, 10, eta, nu, shape)
-    return (
-        _three(out, 0, shape)
-        + _three(out, 3, shape)
-        + _three(out, 6, shape)
-        + (out[9].reshape(shape),)
-    )
-
-
-@njit(cache=True)
-def _from_mean(log_mu, nu):
-    shape = np.broadcast_shapes(log_mu.shape, nu.shape)
-    out = np.empty((5, np.broadcast_to(log_mu, shape).size))
-    kernels.from_mean_of_rows(_flat(log_mu, shape), _flat(nu, shape), out)
-    return (*_three(out, 0, shape), out[3].reshape(shape), out[4].reshape(shape))
-
-
 # PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
 VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.*"))))
 
 
-@register_funcify_default_op_cache_key(_BroadcastOp)
+@njit
+def _run(what, n_outputs, first, nu):
+    out = np.empty((n_outputs, max(first.size, nu.size)))
+    kernels.rows(what, np.ascontiguousarray(first).ravel(), np.ascontiguousarray(nu).ravel(), out)
+    return out
+
+
+@njit
+def _three(out, i, like):
+    shape = like.shape
+    return out[i].reshape(shape), out[i + 1].reshape(shape), out[i + 2].reshape(shape)
+
+
+@register_funcify_default_op_cache_key(_RowwiseOp)
 def _numba_funcify(op, node, **kwargs):
-    return op.compiled(), VERSION
+    what, n_outputs = op.what, op.n_outputs
+    if n_outputs == 3:
+
+        def rowwise(first, nu):
+            like = first if first.size >= nu.size else nu
+            return _three(_run(what, n_outputs, first, nu), 0, like)
+
+    elif n_outputs == 5:
+
+        def rowwise(first, nu):
+            like = first if first.size >= nu.size else nu
+            out = _run(what, n_outputs, first, nu)
+            return (*_three(out, 0, like), out[3].reshape(like.shape), out[4].reshape(like.shape))
+
+    elif n_outputs == 6:
+
+        def rowwise(first, nu):
+            like = first if first.size >= nu.size else nu
+            out = _run(what, n_outputs, first, nu)
+            return _three(out, 0, like) + _three(out, 3, like)
+
+    else:
+
+        def rowwise(first, nu):
+            like = first if first.size >= nu.size else nu
+            out = _run(what, n_outputs, first, nu)
+            head = _three(out, 0, like) + _three(out, 3, like) + _three(out, 6, like)
+            return (*head, out[9].reshape(like.shape))
+
+    return numba_njit(rowwise), VERSION
