@@ -250,7 +250,8 @@ def correct(
 
 def _take_draws(ds: xr.Dataset, checked: xr.DataArray, chosen: np.ndarray) -> xr.Dataset:
     """Return the chosen ones among the draws that were checked, numbered afresh."""
-    ds = ds.sel(chain=checked["chain"], draw=checked["draw"]).drop_vars(["chain", "draw"])
+    ds = ds.sel(chain=checked["chain"], draw=checked["draw"])
+    ds = ds.drop_vars(["chain", "draw"], errors="ignore")
     fresh = {dim: np.arange(size) for dim, size in checked.sizes.items()}
     index = xr.DataArray(chosen, dims=("chain", "draw"), coords=fresh)
     lined_up = ds.stack(sample=("chain", "draw"), create_index=False)
@@ -308,11 +309,12 @@ def _n_draws(posterior: xr.Dataset) -> int:
 
 
 def _thin(posterior: xr.Dataset, draws: int) -> xr.Dataset:
-    """Leave out draws, evenly, until no more than so many are left (but one of each chain)."""
+    """Leave out draws, evenly, until about so many are left, of each chain as many."""
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
-    total = _n_draws(posterior)
-    return posterior.isel(draw=slice(None, None, -(-total // min(draws, total))))
+    available = posterior.sizes["draw"]
+    each = min(available, -(-draws // posterior.sizes["chain"]))
+    return posterior.isel(draw=np.linspace(0, available - 1, each).round().astype(int))
 
 
 # The group
@@ -447,7 +449,8 @@ def _reference_noise(check: xr.Dataset) -> float:
 
 def _advice(check: xr.Dataset, parts: Sequence[Part]) -> str:
     """Say what to do, for the normaliser that does the most harm."""
-    spread = check["log_likelihood_error_alone"].values.std(axis=(0, 1))
+    with np.errstate(invalid="ignore"):  # of infinite errors
+        spread = check["log_likelihood_error_alone"].values.std(axis=(0, 1))
     absent = (~np.isfinite(check["log_z"].values)).any(axis=(0, 1))
     harm = np.where(absent | (check["reference"].values == "none"), np.inf, spread)
     worst = int(np.argmax(np.nan_to_num(harm, nan=np.inf, posinf=np.inf)))
@@ -461,8 +464,8 @@ def _remedy(part: Part, facts: xr.Dataset) -> str:
     rule = part.normalizer.rule or getattr(part.normalizer.log_z.owner.op, "rule", None)
     if isinstance(rule, AnchoredRule):
         return (
-            "another anchor: build it with pbs.anchored_rule where pbs.fit_potts finds the mode, or "
-            "at several points around it"
+            "another anchor: pbs.anchored_rule where pbs.fit_potts finds the mode, or at several "
+            "points around it"
         )
     if isinstance(rule, PottsRule):
         return (
@@ -495,14 +498,16 @@ def _report(check: xr.Dataset) -> str:
             f"  {name}: log Z is off by {mean:.2g} on average, {largest:.2g} at most{stated} "
             f"(reference: {part['reference'].values!s})"
         )
-    error = check["log_likelihood_error"]
+    error = check["log_likelihood_error"].values
+    with np.errstate(invalid="ignore"):  # of infinite errors
+        mean, spread = error.mean(), error.std()
     n_draws, available = attrs["draws"], attrs["draws_available"]
-    off = f"  log-likelihood: off by {float(error.mean()):.2g}"
+    off = f"  log-likelihood: off by {mean:.2g}"
     if n_draws == 1:
         lines.append(off)
     else:
         thinned = f" of {available}" if n_draws < available else ""
-        lines.append(f"{off}, sd {float(error.std()):.2g} over {n_draws} draws{thinned}")
+        lines.append(f"{off}, sd {spread:.2g} over {n_draws} draws{thinned}")
         lines.append(
             f"  weights: Pareto k {attrs['khat']:.2f} (threshold {attrs['khat_threshold']:.2f}), "
             f"{attrs['ess']:.0f} effective draws"

@@ -93,8 +93,11 @@ class Evaluator:
         flat = remove_value_transforms(model)
         self.names = [rv.name for rv in flat.free_RVs]
         self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
-        factors = dict(zip([*flat.basic_RVs, *flat.potentials], flat.logp(sum=False), strict=True))
-        found = _find({str(term.name): factor for term, factor in factors.items()})
+        terms = [*flat.free_RVs, *flat.observed_RVs, *flat.potentials]
+        factors = dict(zip((term.name for term in terms), flat.logp(sum=False), strict=True))
+        # The copy without transforms has forgotten the order of the variables.
+        order = [v.name for v in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
+        found = _find({name: factors[name] for name in order})
         self.parts = [
             Part(name, each, choose_reference(each, self.variables, compile_kwargs, random_seed))
             for name, each in found.items()

@@ -1,9 +1,9 @@
 r"""How far a mode moves when the log-probability is replaced by a better one.
 
-At a mode :math:`\hat x` of log p with negative Hessian H, the mode of :math:`\log p + r` lies, to
-first order in r, at :math:`\hat x + H^{-1} \nabla r`.  In coordinates in which the Laplace
-approximation is standard normal the step is the gradient of r itself, so its length counts
-posterior standard deviations.
+At a mode :math:`\hat x` of log p with negative Hessian H, the mode of :math:`\log p + r` lies about
+one Newton step away, :math:`(H - \nabla^2 r)^{-1} \nabla r`.  In coordinates in which the Laplace
+approximation is standard normal its length counts posterior standard deviations; there the
+derivatives of r are taken from steps of one sd to either side, axis by axis.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,8 +70,14 @@ def mode_shift(
         outputs = constrained(*[values[v.name] for v in model.value_vars])
         return log_ratio(dict(zip(names, outputs, strict=True)))
 
-    gradient = [(at(center.data + step) - at(center.data - step)) / 2 for step in directions]
-    shift = np.sqrt(len(center.data) / len(directions)) * np.linalg.norm(gradient)
+    here = at(center.data)
+    above = np.array([at(center.data + step) for step in directions])
+    below = np.array([at(center.data - step) for step in directions])
+    with np.errstate(invalid="ignore"):
+        # What r adds may leave no curvature; the step is then long, not infinite.
+        curvature = np.maximum(1.0 - (above + below - 2.0 * here), 0.05)
+        steps = (above - below) / 2.0 / curvature
+    shift = np.sqrt(len(center.data) / len(directions)) * np.linalg.norm(steps)
     return float(shift) if np.isfinite(shift) else np.inf
 
 

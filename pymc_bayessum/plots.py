@@ -434,12 +434,22 @@ def _draw_calibration(pen: _Pen, group: xr.Dataset) -> None:
     known = np.isfinite(sd) & np.isfinite(error)
     cloud: xr.DataArray = _stack(x=sd, y=error).where(known).clip(min=_FLOOR)
     cloud = xr.apply_ufunc(np.log10, cloud)
+    silent = ~known.any("sample")
+    pen.axes(_without_sd, _each(group).where(silent))
     low = xr.apply_ufunc(np.floor, cloud.min(["plot_axis", "sample"])) - 0.3
     high = xr.apply_ufunc(np.ceil, cloud.max(["plot_axis", "sample"])) + 0.3
     ends = xr.concat([low, high], "sample")
     pen("diagonal", azv.line_xy, _stack(x=ends, y=ends), color="B2", linestyle="C1")
     pen("calibration", azv.scatter_xy, cloud, color="C0", alpha=0.5, size=pen.size(3))
     pen.axes(_decades, ends)
+
+
+def _without_sd(da: xr.DataArray, target: Any) -> None:
+    backend = backend_from_object(target)
+    for bound, ticks in ((backend.xlim, backend.xticks), (backend.ylim, backend.yticks)):
+        bound((0, 1), target)
+        ticks([], [], target)
+    backend.text(0.5, 0.5, "no sd is stated", target)
 
 
 def _decades(da: xr.DataArray, target: Any) -> None:
@@ -462,7 +472,7 @@ def _draw_khat(pen: _Pen, group: xr.Dataset) -> None:
     for value, style in ((0.5, "C2"), (threshold, "C1")):
         pen("thresholds", azv.hline, _each(group) + value, color="B2", linestyle=style)
     for place, k in enumerate(khat.values()):
-        at = _stack(x=xr.full_like(k, place), y=k.clip(low + 0.1, high - 0.1))
+        at = _stack(x=xr.full_like(k, place), y=k.clip(low + 0.2, high - 0.2))
         pen("khat", azv.scatter_xy, at, color="C0", marker="C5", size=pen.size(8))
         text = xr.DataArray(
             [f"  {value:.2f}" for value in k.values], coords={"normalizer": group["normalizer"]}

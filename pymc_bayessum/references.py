@@ -25,7 +25,6 @@ import numpy as np
 import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
-from scipy.special import logsumexp
 
 from .anchors import AnchoredRule, anchored_rule_at
 from .arguments import as_generator
@@ -208,7 +207,7 @@ class _Series(_Ready):
             first = -self.reach if self.low is None else self.low
             nodes = np.arange(first, self.reach + 1)
             terms = self.summand(draw, nodes)
-            log_z = logsumexp(terms, axis=-1)
+            log_z = _log_sum(terms)
             tails = [terms] if self.low is not None else [terms, terms[..., ::-1]]
             left = max(float(np.max(_tail_share(tail, log_z))) for tail in tails)
             if left < TAIL_SHARE or np.isnan(left) or terms.size > SERIES_LIMIT // 2:
@@ -231,8 +230,8 @@ def _tail_share(terms: np.ndarray, log_z: np.ndarray) -> np.ndarray:
 
     By a geometric series of blocks: single terms may vanish in between.
     """
-    before = logsumexp(terms[..., -2 * _BLOCK : -_BLOCK], axis=-1)
-    last = logsumexp(terms[..., -_BLOCK:], axis=-1)
+    before = _log_sum(terms[..., -2 * _BLOCK : -_BLOCK])
+    last = _log_sum(terms[..., -_BLOCK:])
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         ratio = np.exp(last - before)
         bound = np.where(ratio < 1.0, np.exp(last - log_z) * ratio / (1.0 - ratio), np.inf)
@@ -249,7 +248,7 @@ class _FixedNodes(_Ready):
 
     def __call__(self, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray]) -> ReferenceValue:
         terms = self.summand(draw, self.nodes) + self.log_weights
-        return ReferenceValue(np.asarray(logsumexp(terms, axis=-1)))
+        return ReferenceValue(np.asarray(_log_sum(terms)))
 
 
 class _FreshNodes(_Ready):
@@ -264,10 +263,10 @@ class _FreshNodes(_Ready):
 
     def __call__(self, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray]) -> ReferenceValue:
         logs = self.summand(draw, self.nodes) - self.log_base
-        log_z = logsumexp(logs, axis=-1) - np.log(FRESH_NODES)
+        log_z = _log_sum(logs) - np.log(FRESH_NODES)
         relative = np.exp(logs - log_z[..., None])
         sd = relative.std(axis=-1).max() / np.sqrt(FRESH_NODES)
-        halves = [logsumexp(half, axis=-1) for half in np.array_split(logs, 2, axis=-1)]
+        halves = [_log_sum(half) for half in np.array_split(logs, 2, axis=-1)]
         noise = np.mean(halves[0] - halves[1]) / 2
         return ReferenceValue(np.asarray(log_z), sd=float(sd), noise=float(noise))
 
@@ -318,6 +317,14 @@ def _anchors(thetas: np.ndarray) -> np.ndarray:
         return centre[None]
     steps = 1.5 * sds[main, None] * axes[main]
     return np.concatenate([centre[None], centre + steps, centre - steps])
+
+
+def _log_sum(logs: np.ndarray) -> np.ndarray:
+    """Return the log of the sum of exponentials over the last axis."""
+    peak = logs.max(axis=-1)
+    level = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.log(np.exp(logs - level[..., None]).sum(axis=-1)) + level
 
 
 def _fine_nodes(support: Support) -> tuple[Points, np.ndarray] | None:
