@@ -1,12 +1,21 @@
 """Sphinx settings: MyST pages, paired notebooks, reference pages from docstrings; no network."""
 
+import shutil
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
 
 project = "pymc_bayessum"
 author = "The pymc_bayessum developers"
+project_copyright = "the pymc_bayessum developers"
 version = release = installed_version("pymc-bayessum")
 
 extensions = [
+    "embedding_dictionary",
+    "matplotlib.sphinxext.plot_directive",
     "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
@@ -16,14 +25,25 @@ extensions = [
 ]
 html_theme = "furo"
 html_title = "pymc_bayessum"
+html_copy_source = False
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+templates_path = ["_templates"]
 
 autosummary_generate = True
+autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("png", 110)]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 # The notebooks are executed by the tests; the site shows their stored outputs.
 nb_execution_mode = "off"
+
+# Sphinx reads only what lies below its source folder; the notebooks live beside it.
+(HERE / "notebooks").mkdir(exist_ok=True)
+for notebook in sorted((HERE.parent / "notebooks").glob("*.ipynb")):
+    shutil.copy(notebook, HERE / "notebooks" / notebook.name)
