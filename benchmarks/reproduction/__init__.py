@@ -1,0 +1,1 @@
+"""The experiments of Kang, Briol, Karvonen and Chen (BayesSum), reproduced and corrected."""
