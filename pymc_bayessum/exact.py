@@ -30,7 +30,6 @@ from pytensor.tensor.rewriting.basic import register_specialize
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum import elimination
 from pymc_bayessum.elimination import (
     LARGEST_ENTRIES,
     LARGEST_MEMORY,
@@ -39,6 +38,7 @@ from pymc_bayessum.elimination import (
     is_affordable,
     is_possible,
 )
+from pymc_bayessum.elimination_passes import NATIVE_VERSION, native_symbol
 from pymc_bayessum.logsum import Normalizer, describe_normalizer
 from pymc_bayessum.potts_statistics import PottsLayout
 
@@ -210,45 +210,54 @@ def take_log_z_from_marginals(fgraph: Any, node: Apply) -> list[Variable] | None
 
 @register_funcify_default_op_cache_key(LogPartition)
 def _numba_log_partition(op: LogPartition, **kwargs: Any) -> Any:
-    arrays = op.plan.arrays
-    run = elimination.log_partition
+    plan = op.plan.packed
+    run = native_symbol("log_partition")
 
     @numba_njit
     def log_partition(h, J):
-        return np.asarray(run(np.ascontiguousarray(h), np.ascontiguousarray(J), *arrays))
+        value = np.full(1, np.nan)
+        fields, couplings = np.ascontiguousarray(h), np.ascontiguousarray(J)
+        run(fields.ctypes, couplings.ctypes, plan.ctypes, value.ctypes)
+        return np.asarray(value[0])
 
-    return log_partition
+    return log_partition, NATIVE_VERSION
 
 
 @register_funcify_default_op_cache_key(Marginals)
 def _numba_marginals(op: Marginals, **kwargs: Any) -> Any:
-    arrays = op.plan.arrays
-    run = elimination.marginals
+    plan = op.plan.packed
+    run = native_symbol("marginals")
 
     @numba_njit
     def marginals(h, J):
-        value, sites, pairs = run(np.ascontiguousarray(h), np.ascontiguousarray(J), *arrays)
-        return np.asarray(value), sites, pairs
+        value = np.full(1, np.nan)
+        fields, couplings = np.ascontiguousarray(h), np.ascontiguousarray(J)
+        sites, pairs = np.empty_like(fields), np.empty_like(couplings)
+        run(
+            fields.ctypes, couplings.ctypes, plan.ctypes, value.ctypes, sites.ctypes, pairs.ctypes
+        )  # fmt: skip
+        return np.asarray(value[0]), sites, pairs
 
-    return marginals
+    return marginals, NATIVE_VERSION
 
 
 @register_funcify_default_op_cache_key(MarginalsTangent)
 def _numba_tangent(op: MarginalsTangent, **kwargs: Any) -> Any:
-    arrays = op.plan.arrays
-    run = elimination.marginals_tangent
+    plan = op.plan.packed
+    run = native_symbol("tangent")
 
     @numba_njit
     def tangent(h, J, h_step, J_step):
-        return run(
-            np.ascontiguousarray(h),
-            np.ascontiguousarray(J),
-            np.ascontiguousarray(h_step),
-            np.ascontiguousarray(J_step),
-            *arrays,
-        )
+        fields, couplings = np.ascontiguousarray(h), np.ascontiguousarray(J)
+        field_step, coupling_step = np.ascontiguousarray(h_step), np.ascontiguousarray(J_step)
+        sites, pairs = np.empty_like(fields), np.empty_like(couplings)
+        run(
+            fields.ctypes, couplings.ctypes, field_step.ctypes, coupling_step.ctypes, plan.ctypes,
+            sites.ctypes, pairs.ctypes,
+        )  # fmt: skip
+        return sites, pairs
 
-    return tangent
+    return tangent, NATIVE_VERSION
 
 
 @lru_cache(maxsize=64)
