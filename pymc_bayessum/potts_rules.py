@@ -106,8 +106,8 @@ class PottsRule:
         """Number of nodes."""
         return len(self.nodes)
 
-    def _terms(self, xp: Any, theta: Any) -> tuple[Any, Any, Any, Any]:
-        """Log ratios (..., N), their peak, the summands below it and the weights at theta."""
+    def _terms(self, xp: Any, theta: Any) -> tuple[Any, Any, Any]:
+        """Peak of the log ratios, the summands relative to it (..., N) and the weights at theta."""
         ratio = product(xp, theta, self._statistics.T) - self._log_base
         peak = xp.max(ratio, axis=-1, keepdims=True)
         peak = disconnected_grad(peak) if xp is pt else peak
@@ -115,7 +115,7 @@ class PottsRule:
         if self.mean_space == "ratio":
             step, bend = self._slope(xp, theta)
             weights = weights + (step / bend)[..., None] * self._direction(xp, theta)
-        return ratio, peak, xp.exp(ratio - peak), weights
+        return peak, xp.exp(ratio - peak), weights
 
     def _slope(self, xp: Any, theta: Any) -> tuple[Any, Any]:
         """Return what constant-mean weights miss of E[g], and g'K^-1 g less its constant part."""
@@ -133,7 +133,7 @@ class PottsRule:
         return product(xp, theta, self._solved[:, :d].T) - self._solved[:, d]
 
     def _log_z(self, xp: Any, theta: Any) -> Any:
-        _, peak, terms, weights = self._terms(xp, theta)
+        peak, terms, weights = self._terms(xp, theta)
         total = xp.sum(weights * terms, axis=-1)
         sound = total > 0.0
         # The inner choice keeps gradients finite where the signed sum has no logarithm.
@@ -142,7 +142,7 @@ class PottsRule:
 
     def _log_z_sd(self, xp: Any, theta: Any) -> Any:
         """Larger of the process's own sd and the error of a control variate on other draws."""
-        _, peak, terms, weights = self._terms(xp, theta)
+        _, terms, weights = self._terms(xp, theta)
         total = xp.sum(weights * terms, axis=-1)
         sound = xp.where(total > 0.0, total, 1.0)
         whiten = solve_triangular(self._gram.factor, np.eye(self.n_nodes), lower=True).T
@@ -160,14 +160,14 @@ class PottsRule:
         left = xp.maximum(left, 0.0)
         process = xp.sqrt(variance * left / max(1, self.n_nodes - n_free)) / sound
         ratio = product(xp, theta, self._test_statistics.T) - self._test_log_base
-        draws = xp.exp(ratio - peak)
+        draws = xp.exp(ratio - xp.max(ratio, axis=-1, keepdims=True))
         centred = ratio - xp.mean(ratio, axis=-1, keepdims=True)
         spread = xp.sum(centred**2, axis=-1)
         noise = xp.var(draws, axis=-1)
         if self.mean_space == "ratio":
             slope = xp.sum(draws * centred, axis=-1)
             noise = noise - slope**2 / xp.maximum(spread, 1e-12) / len(self._test_log_base)
-        plain = xp.sqrt(xp.maximum(noise, 0.0) / self.n_nodes) / sound
+        plain = xp.sqrt(xp.maximum(noise, 0.0) / self.n_nodes) / xp.mean(draws, axis=-1)
         return xp.where(total > 0.0, xp.maximum(process, plain), np.inf)
 
     def log_z(self, h: Any, J: Any) -> Variable:
