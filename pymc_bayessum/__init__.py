@@ -8,6 +8,7 @@ from pymc_bayessum.diagnostics import check_normalizer, correct
 from pymc_bayessum.distributions.bambi_family import bambi_family
 from pymc_bayessum.distributions.cmp import CMP, cmp_log_z, cmp_mean, cmp_variance
 from pymc_bayessum.distributions.inflated import HurdleCMP, ZeroInflatedCMP
+from pymc_bayessum.distributions.potts import Ising, Potts
 from pymc_bayessum.distributions.unnormalized import Unnormalized
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.fitting import PottsFit, fit_potts, pseudo_likelihood
@@ -34,6 +35,8 @@ __all__ = [
     "Estimate",
     "EvaluationError",
     "HurdleCMP",
+    "Ising",
+    "Potts",
     "PottsFit",
     "PottsRule",
     "Rule",
