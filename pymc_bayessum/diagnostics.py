@@ -37,6 +37,8 @@ __all__ = ["CheckedTree", "check_normalizer", "correct"]
 #: No posterior mean may move by more than this many posterior sds.
 HARMLESS_SHIFT = 0.1
 GOOD_KHAT = 0.5
+#: No time budget goes below this many draws.
+LEAST_DRAWS = 50
 MINIMUM_ESS = 50
 #: Groups that the approximate normaliser or the sampler's path entered.
 STALE_GROUPS = {"normalizer", "log_likelihood", "log_prior", "sample_stats", "warmup_posterior"}
@@ -66,7 +68,7 @@ def check_normalizer(
     model: pm.Model | None = None,
     *,
     draws: int | None = None,
-    time_budget: float = 60.0,
+    time_budget: float | None = None,
     group: str = "posterior",
     progressbar: bool = True,
     compile_kwargs: dict[str, Any] | None = None,
@@ -90,15 +92,16 @@ def check_normalizer(
     draws : int, optional
         Check about this many draws, evenly spaced.  By default all of them, or as many as the
         time budget allows.
-    time_budget : float
-        Seconds the evaluation may take when ``draws`` is not given.
+    time_budget : float, optional
+        Seconds the evaluation may take when ``draws`` is not given.  By default as long as the
+        sampling took, between 5 and 60, where that is known, else 60.
     group : str
         Where the draws are.
     progressbar : bool
         Whether to show one.
     compile_kwargs : dict, optional
-        Passed to ``pytensor.function``, for example ``{"mode": "JAX"}``.  By default nothing is
-        compiled, unless that would not do within the time budget.
+        Passed to ``pytensor.function``, for example ``{"mode": "NUMBA"}``.  By default nothing
+        is compiled, which for a few thousand draws is faster than waiting for a compiler.
     random_seed : seed or Generator, optional
         For references that sample.
 
@@ -150,11 +153,8 @@ def check_normalizer(
     evaluator = Evaluator(model, compile_kwargs or {"mode": PLAIN}, random_seed)
     evaluator.prepare(posterior)
     if draws is None:
-        draws = evaluator.affordable(posterior, time_budget)
-        if compile_kwargs is None and draws < _n_draws(posterior):
-            evaluator = Evaluator(model, {}, random_seed)
-            evaluator.prepare(posterior)
-            draws = evaluator.affordable(posterior, time_budget)
+        budget = _budget(tree[group].attrs) if time_budget is None else time_budget
+        draws = max(LEAST_DRAWS, evaluator.affordable(posterior, budget))
     thinned = _thin(posterior, draws)
     values = evaluator.as_draws(thinned)
     log_ratio, seen = evaluator.at_all(values, progressbar)
@@ -302,6 +302,11 @@ def _free_variables(posterior: xr.Dataset, group: str, model: pm.Model) -> xr.Da
             f"the draws must have the dimensions chain and draw, got {dict(posterior.sizes)}"
         )
     return posterior[names].transpose("chain", "draw", ...)
+
+
+def _budget(attrs: Mapping[Any, Any]) -> float:
+    """Return the seconds that a check may take: not more than the sampling did."""
+    return float(np.clip(attrs.get("sampling_time", np.inf), 5.0, 60.0))
 
 
 def _n_draws(posterior: xr.Dataset) -> int:

@@ -26,7 +26,7 @@ from .references import Reference, ReferenceValue, choose_reference
 __all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
 
 PREPARED_DRAWS = 100
-#: Nothing is compiled: for a few thousand calls that is faster than waiting for a compiler.
+#: Nothing is compiled.
 PLAIN = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")
 
 
@@ -107,6 +107,7 @@ class Evaluator:
         for each in found.values():
             outputs += [each.log_z, _stated_sd(each), *_companions(each), *each.inputs]
         self._normalizers = pytensor.function(self.variables, outputs, **options)
+        self._normalizers.trust_input = True
         self._log_ratio = _compile_log_ratio(
             list(factors.values()), list(found.values()), self.variables, options
         )
@@ -292,7 +293,10 @@ def _compile_log_ratio(
         pt.sum(pt.switch(pt.eq(b, a), 0.0, pt.sub(a, b)))
         for b, a in zip(before, after, strict=True)
     ]
-    return pytensor.function([*variables, *shared, *old, *new], pt.add(*changes, 0.0), **options)
+    total = pt.add(*changes, 0.0)
+    function = pytensor.function([*variables, *shared, *old, *new], total, **options)
+    function.trust_input = True
+    return function
 
 
 def _companions(normalizer: Normalizer) -> list[Variable]:

@@ -327,10 +327,10 @@ class _Pen:
             **kwargs,
         )
 
-    def labels(self, each: xr.DataArray, x: str, y: str, title: Any) -> None:
-        """Write axis labels and title (which may be an array, one entry a plot)."""
+    def labels(self, each: xr.DataArray, x: str, y: Any, title: Any) -> None:
+        """Write axis labels and title; the latter two may be arrays, one entry a plot."""
         self("xlabel", azv.labelled_x, each, text=x)
-        self("ylabel", azv.labelled_y, each, text=y)
+        self("ylabel", _ylabel, each, text=y)
         self("title", _title, each, text=title)
 
     def size(self, points: float) -> float:
@@ -340,6 +340,10 @@ class _Pen:
 
 def _title(da: xr.DataArray, target: Any, text: Any, **kwargs: Any) -> Any:
     return azv.labelled_title(da, target, text=str(np.asarray(text)), **kwargs)
+
+
+def _ylabel(da: xr.DataArray, target: Any, text: Any, **kwargs: Any) -> Any:
+    return azv.labelled_y(da, target, text=str(np.asarray(text)), **kwargs)
 
 
 def _annotate(da: xr.DataArray, target: Any, text: Any, **kwargs: Any) -> Any:
@@ -421,17 +425,27 @@ def _flat(values: xr.DataArray) -> xr.DataArray:
 def _draw_error(pen: _Pen, group: xr.Dataset) -> None:
     error = _flat(group["log_z_error"])
     number = xr.DataArray(np.arange(error.sizes["sample"]), dims="sample")
+    unit = xr.apply_ufunc(_unit, error, input_core_dims=[["sample"]], vectorize=True)
     pen("zero_line", azv.hline, _each(group), color="B2", linestyle="C1")
-    cloud = _stack(x=number, y=error)
+    cloud = _stack(x=number, y=error / unit)
     pen("error", azv.scatter_xy, cloud, color="C0", alpha=0.5, size=pen.size(3))
-    pen.labels(_each(group), "draw", "error of log Z", _titles(group, "error over the draws"))
+    label = xr.apply_ufunc(
+        lambda u: "error of log Z" + ("" if u == 1.0 else f", in {u:.0e}"), unit, vectorize=True
+    )
+    pen.labels(_each(group), "draw", label, _titles(group, "error over the draws"))
+
+
+def _unit(values: np.ndarray) -> float:
+    """Return the power of ten in which very small or large values are shown."""
+    largest = np.max(np.abs(values), where=np.isfinite(values), initial=0.0)
+    return 1.0 if largest == 0.0 or 1e-3 <= largest < 1e4 else 10.0 ** np.floor(np.log10(largest))
 
 
 def _draw_calibration(pen: _Pen, group: xr.Dataset) -> None:
     title = _titles(group, "sd against error")
     pen.labels(_each(group), "stated sd of log Z", "|error of log Z|", title)
     sd, error = _flat(group["log_z_sd"]), abs(_flat(group["log_z_error"]))
-    known = np.isfinite(sd) & np.isfinite(error)
+    known = xr.apply_ufunc(np.isfinite, sd + error)
     cloud: xr.DataArray = _stack(x=sd, y=error).where(known).clip(min=_FLOOR)
     cloud = xr.apply_ufunc(np.log10, cloud)
     silent = ~known.any("sample")

@@ -164,6 +164,7 @@ def _compile_summand(
     function = pytensor.function(
         [*variables, *given], log_f, on_unused_input="ignore", **compile_kwargs
     )
+    function.trust_input = True
     dtypes = [node.type.dtype for node in normalizer.nodes]
 
     def summand(draw: Sequence[np.ndarray], nodes: Points) -> np.ndarray:

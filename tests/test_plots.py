@@ -117,6 +117,17 @@ def test_errors_and_khat_are_where_they_should_be():
     assert khat["y"] == pytest.approx(0.3)
 
 
+def test_tiny_errors_are_shown_in_their_own_unit():
+    tree = checked_tree()
+    tree["normalizer"]["log_z_error"] = tree["normalizer"]["log_z_error"] * 1e-9
+    pc = pbs.plot_normalizer(tree, backend="none")
+    label = drawn(pc, "ylabel_error", "check", normalizer="sales", panel="error")["string"]
+    assert label == "error of log Z, in 1e-12"
+    shown = drawn(pc, "error_error", "check", normalizer="sales", panel="error")["y"]
+    expected = tree["normalizer"]["log_z_error"].sel(normalizer="sales").values.ravel()
+    np.testing.assert_allclose(1e-12 * shown, expected)
+
+
 def test_hanging_bars_end_at_the_difference_of_roots(counts):
     pc = pbs.plot_rootogram(counts, kind="hanging", max_bars=1000, backend="none")
     bars = drawn(pc, "observed_bars")
