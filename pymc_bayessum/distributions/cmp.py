@@ -5,10 +5,15 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.dist_math import check_parameters, factln
+from pymc.distributions.dist_math import (
+    check_icdf_parameters,
+    check_icdf_value,
+    check_parameters,
+    factln,
+)
 from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
-from pymc.logprob.abstract import _logprob
+from pymc.logprob.abstract import _icdf, _logccdf, _logcdf, _logprob
 from pymc.pytensorf import floatX
 from pytensor.graph.basic import Constant, Variable
 from pytensor.link.numba.dispatch.basic import numba_njit
@@ -27,7 +32,9 @@ from pymc_bayessum.distributions.cmp_normalizer.ops import (
     VERSION,
     CMPCumulants,
     CMPFromMean,
+    log_tail,
     log_z_of_rate,
+    quantile,
     rate_and_log_z_of_mean,
 )
 from pymc_bayessum.logsum import log_normalizer, normalized
@@ -359,6 +366,33 @@ def _cmp_logp(op, values, rng, size, first, nu, **kwargs):
     if valid is not True:
         result = pt.switch(valid, result, -np.inf)
     return _check(result, log_first, nu, op)
+
+
+def _tail(op: CMPRV, value: Any, first: Any, nu: Any, upper: bool) -> Any:
+    log_first, eta, log_z = _rate_and_log_z(op, first, nu)
+    if op.parametrization == "mu":  # the rate is zero where no answer is given
+        eta = pt.switch(pt.isfinite(log_z), eta, np.nan)
+    result = log_tail(pt.floor(value), eta, nu, upper)
+    return _check(result, log_first, nu, op)
+
+
+@_logcdf.register(CMPRV)
+def _cmp_logcdf(op, value, rng, size, first, nu):
+    return _tail(op, value, first, nu, upper=False)
+
+
+@_logccdf.register(CMPRV)
+def _cmp_logccdf(op, value, rng, size, first, nu):
+    return _tail(op, value, first, nu, upper=True)
+
+
+@_icdf.register(CMPRV)
+def _cmp_icdf(op, value, rng, size, first, nu):
+    log_first, eta, _ = _rate_and_log_z(op, first, nu)
+    result = check_icdf_value(quantile(value, eta, nu), value)
+    return check_icdf_parameters(
+        result, pt.invert(pt.isnan(log_first)), nu >= 0, msg=f"{op.parametrization} >= 0, nu >= 0"
+    )
 
 
 @_support_point.register(CMPRV)

@@ -529,8 +529,8 @@ def _interpolate(sum_row, what, at, nu, work, row, out):
         high = max(high, x)
     low = max(low, _LOWEST)
     high = min(high, LOG_MAX_MODE - 1.0 if by_mean else nu * LOG_MAX_MODE)
-    # Rows at the very ends fall inside of the first and last slot.
-    margin = 1e-9 * (high - low)
+    # Rows at the very ends fall inside of the first and last slot, also when all rows are alike.
+    margin = 1e-9 * (high - low) + 1e-7 * (1.0 + abs(high))
     low, high = low - margin, high + margin
     usable = high > low
     slot = (high - low) / _SLOTS
@@ -768,4 +768,230 @@ def evaluate_rows(what: int, first: Any, nu: Any, out: Any) -> None:
     arrays = [x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (first, nu, out)]
     _compiled_rows().ctypes(
         what, out.shape[1], first.size, arrays[0], nu.size, arrays[1], out.shape[0], arrays[2]
+    )
+
+
+# --- tails ---------------------------------------------------------------------------------------
+
+LOG_CDF, LOG_SF, QUANTILE = 0, 1, 2
+"""What to compute of the distribution function."""
+
+_LEAST_LOG = -740.0  # of a probability that a double still tells from zero
+
+
+@_inner
+def log_term(x, eta, nu):
+    """Return eta x - nu log x! for a whole number x."""
+    if x < _TABLE:
+        return eta * x - nu * _LOG_FACTORIAL[int(x)]
+    log_x = math.log(x)
+    return x * (eta - nu * log_x) + nu * (x - 0.5 * log_x - _HALF_LOG_2PI - _stirling_tail(x))
+
+
+@_inner
+def log_factorial(x):
+    """Return log x! for a whole number x."""
+    if x < _TABLE:
+        return _LOG_FACTORIAL[int(x)]
+    return (x + 0.5) * math.log(x) - x + _HALF_LOG_2PI + _stirling_tail(x)
+
+
+@_inner
+def _tail(x, down, eta, nu, p, d, g, t):
+    """Sum terms from x on, outward, all that are above exp(-DROP) of the first.
+
+    Writes their sum by the first term, E[X - x], E[L(X) - L(x)] and central second moments over
+    the tail into ``t``.
+    """
+    start = log_term(x, eta, nu)
+    total, s_d, s_g, s_dd, s_dg, s_gg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    edge = x
+    shift_l = 0.0  # L at the inner edge of a block, less L(x)
+    while True:
+        n = np.int64(N_TERMS)
+        if down:
+            n = min(n, np.int64(edge) + 1)
+            if edge >= _TABLE > edge - n:
+                n = np.int64(edge) - _TABLE + 1
+            first = edge - n + 1.0
+        else:
+            if edge < _TABLE <= edge + n:
+                n = _TABLE - np.int64(edge)
+            first = edge
+        kind = _TABULATED if edge < _TABLE else _STIRLING
+        _fill_terms(kind, n, n, first, 1.0, edge, eta, nu, p, d, g)
+        scale = math.exp(log_term(edge, eta, nu) - start)
+        for i in range(n):
+            a, b, w = d[i] + (edge - x), g[i] + shift_l, p[i] * scale
+            total += w
+            s_d += w * a
+            s_g += w * b
+            s_dd += w * a * a
+            s_dg += w * a * b
+            s_gg += w * b * b
+        outer = first if down else first + n - 1.0
+        outer_l = (g[0] if down else g[n - 1]) + shift_l
+        # Log-concave, so all beyond is smaller still.
+        if log_term(outer, eta, nu) - start < -DROP or (down and outer <= 0.0):
+            break
+        step = -1.0 if down else 1.0
+        edge = outer + step
+        shift_l = outer_l + step * math.log(outer if down else edge)
+    t[0] = total
+    t[1], t[2] = s_d / total, s_g / total
+    t[3] = s_dd / total - t[1] * t[1]
+    t[4] = s_dg / total - t[1] * t[2]
+    t[5] = s_gg / total - t[2] * t[2]
+
+
+@_inner
+def _distribution_function(upper, x, eta, nu, log_z, moments, p, d, g, t, out):
+    """Write log P(X <= x) (or of X > x) and its derivatives in eta and nu into ``out``.
+
+    ``moments`` holds E[X], -E[L] and the second derivatives of log Z. The smaller tail is summed
+    and the other one is its complement.
+    """
+    out[:] = 0.0
+    out[0] = -math.inf
+    if not (log_z < math.inf and x >= 0.0):
+        if upper and log_z < math.inf and x < 0.0:
+            out[0] = 0.0
+        return
+    down = x < moments[0]
+    edge = x if down else x + 1.0
+    start = log_term(edge, eta, nu) - log_z if edge < 1e15 else -math.inf
+    if not start > -1e300:
+        out[0] = 0.0 if down == upper else -math.inf
+        return
+    same = down != upper  # whether what is asked for is the tail that is summed
+    if not same and start < _LEAST_LOG:
+        out[0] = 0.0
+        return
+    _tail(edge, down, eta, nu, p, d, g, t)
+    log_q = start + math.log(t[0])
+    shift = log_factorial(edge)
+    mean = edge + t[1] - moments[0]
+    minus_l = -(shift + t[2]) - moments[1]
+    if same:
+        out[0] = min(log_q, 0.0)
+        out[1], out[2] = mean, minus_l
+        out[3], out[4], out[5] = t[3] - moments[2], -t[4] - moments[3], t[5] - moments[4]
+        return
+    q = min(math.exp(log_q), 1.0 - 1e-16)
+    odds = q / (1.0 - q)
+    out[0] = math.log1p(-q)
+    out[1], out[2] = -odds * mean, -odds * minus_l
+    # Of log(1 - q): minus odds times (log q)'' + (1 + odds) (log q)' (log q)'.
+    out[3] = -odds * (t[3] - moments[2] + (1.0 + odds) * mean * mean)
+    out[4] = -odds * (-t[4] - moments[3] + (1.0 + odds) * mean * minus_l)
+    out[5] = -odds * (t[5] - moments[4] + (1.0 + odds) * minus_l * minus_l)
+
+
+@_inner
+def _reaches(q, x, eta, nu, log_z, moments, p, d, g, t, out):
+    """Whether P(X <= x) is at least q, or falls short of it by rounding alone."""
+    upper = q > 0.5
+    _distribution_function(upper, x, eta, nu, log_z, moments, p, d, g, t, out)
+    if upper:
+        return math.exp(out[0]) <= (1.0 - q) * (1.0 + 1e-12) + _EPS
+    return out[0] >= math.log(q) - 1e-12
+
+
+@_inner
+def _quantile(q, eta, nu, log_z, moments, p, d, g, t, out):
+    """Smallest count x with P(X <= x) >= q."""
+    if not (log_z < math.inf and 0.0 <= q <= 1.0):
+        return math.nan
+    if q == 1.0:
+        return math.inf
+    if q == 0.0 or _reaches(q, 0.0, eta, nu, log_z, moments, p, d, g, t, out):
+        return 0.0
+    low, high = 0.0, max(1.0, np.floor(moments[0]))
+    step = max(1.0, np.floor(math.sqrt(moments[2])))
+    while not _reaches(q, high, eta, nu, log_z, moments, p, d, g, t, out):
+        low = high
+        high += step
+        step *= 2.0
+    while high - low > 1.0:
+        middle = np.floor(0.5 * (low + high))
+        if _reaches(q, middle, eta, nu, log_z, moments, p, d, g, t, out):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+_TAILS = types.void(
+    types.int64,
+    types.int64,
+    types.int64,
+    _DOUBLES,
+    types.int64,
+    _DOUBLES,
+    types.int64,
+    _DOUBLES,
+    types.int64,
+    _DOUBLES,
+)
+
+
+def _tails_by_pointer(what, n, n_x, x, n_eta, eta, n_nu, nu, n_outputs, out):
+    x, eta, nu = carray(x, n_x), carray(eta, n_eta), carray(nu, n_nu)
+    out = carray(out, (n_outputs, n))
+    work, row = np.empty((4, N_TERMS)), np.empty(6)
+    p, d, g = np.empty(N_TERMS), np.empty(N_TERMS), np.empty(N_TERMS)
+    t, result = np.empty(6), np.empty(6)
+    sum_row = _row()
+    step_x, step_eta, step_nu = int(n_x > 1), int(n_eta > 1), int(n_nu > 1)
+    for i in range(n):
+        at, rate, dispersion = x[step_x * i], eta[step_eta * i], nu[step_nu * i]
+        if i == 0 or step_eta or step_nu:
+            sum_row(2, rate, dispersion, work.ctypes, 6, row.ctypes)
+        if what == QUANTILE:
+            out[0, i] = _quantile(at, rate, dispersion, row[0], row[1:], p, d, g, t, result)
+        else:
+            _distribution_function(
+                what == LOG_SF, at, rate, dispersion, row[0], row[1:], p, d, g, t, result
+            )
+            for j in range(n_outputs):
+                out[j, i] = result[j]
+
+
+@cache
+def _compiled_tails() -> Any:
+    return cfunc(_TAILS, cache=True)(_tails_by_pointer)
+
+
+_tails = _pointer("cmp_tails", _TAILS, lambda: _compiled_tails().address)
+
+
+@njit(**_OPTIONS)
+def tails(what, x, eta, nu, out):
+    """Write the distribution function of all rows and its derivatives into ``out`` (m, n).
+
+    ``what`` is LOG_CDF or LOG_SF (m = 3 or 6), or QUANTILE (m = 1, and x a probability). The
+    other arrays are contiguous, (n,) or (1,).
+    """
+    _tails()(
+        what,
+        out.shape[1],
+        x.size,
+        x.ctypes,
+        eta.size,
+        eta.ctypes,
+        nu.size,
+        nu.ctypes,
+        out.shape[0],
+        out.ctypes,
+    )
+
+
+def evaluate_tails(what: int, x: Any, eta: Any, nu: Any, out: Any) -> None:
+    """Do the same as :func:`tails`, from Python."""
+    x_at, eta_at, nu_at, out_at = (
+        a.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for a in (x, eta, nu, out)
+    )
+    sizes = x.size, eta.size, nu.size
+    _compiled_tails().ctypes(
+        what, out.shape[1], sizes[0], x_at, sizes[1], eta_at, sizes[2], nu_at, len(out), out_at
     )

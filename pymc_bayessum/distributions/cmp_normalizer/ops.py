@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 from numba import njit
 from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, _vectorize_not_needed
 from pytensor.link.numba.dispatch.basic import (
@@ -36,6 +37,8 @@ class _RowwiseOp(Op):
     """
 
     n_outputs: int
+    what: int
+    evaluate_rows: Any
 
     def make_node(self, *inputs: Any) -> Apply:
         """Broadcast what is neither whole nor single, and give scalars an axis."""
@@ -57,8 +60,6 @@ class _RowwiseOp(Op):
         whole = [shape for x, shape in zip(node.inputs, shapes, strict=True) if not _is_single(x)]
         return [whole[0] if whole else shapes[0]] * self.n_outputs
 
-    what: int
-
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         """Run the compiled sums."""
         shape = max((x.shape for x in inputs), key=np.prod)
@@ -77,9 +78,9 @@ class _RowwiseOp(Op):
         return tuple(x.reshape(whole[0].shape) for x in self._evaluate(*whole))
 
     def _evaluate(self, *arrays: Any) -> Any:
-        first, nu = (np.ascontiguousarray(x, dtype=float).reshape(-1) for x in arrays)
-        out = np.empty((self.n_outputs, max(first.size, nu.size)))
-        kernels.evaluate_rows(self.what, first, nu, out)
+        rows = [np.ascontiguousarray(x, dtype=float).reshape(-1) for x in arrays]
+        out = np.empty((self.n_outputs, max(x.size for x in rows)))
+        self.evaluate_rows(self.what, *rows, out)
         return out
 
 
@@ -100,6 +101,7 @@ class CMPCumulants(_RowwiseOp):
     """
 
     __props__ = ("order",)
+    evaluate_rows = staticmethod(kernels.evaluate_rows)
 
     def __init__(self, order: int = 1) -> None:
         if order not in {1, 2, 3}:
@@ -112,28 +114,8 @@ class CMPCumulants(_RowwiseOp):
         self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
     ) -> list[Any]:
         """Chain every cotangent with the derivatives of one order more."""
-        orders = derivative_orders(self.order)
-        values = dict(zip(orders, outputs, strict=True))
-        connected = _connected(orders, cotangents)
-        if any(order not in values for a, b in connected for order in ((a + 1, b), (a, b + 1))):
-            if self.order == 3:
-                return [
-                    grad_not_implemented(self, i, x, "fourth cumulants are not computed")
-                    for i, x in enumerate(inputs)
-                ]
-            higher = CMPCumulants(self.order + 1)
-            values = (
-                dict(
-                    zip(
-                        derivative_orders(higher.order),
-                        higher.make_node(*inputs).outputs,
-                        strict=True,
-                    )
-                )
-                | values
-            )
-        by_eta = sum(g * values[a + 1, b] for (a, b), g in connected.items())
-        by_nu = sum(g * values[a, b + 1] for (a, b), g in connected.items())
+        higher = None if self.order == 3 else CMPCumulants(self.order + 1)
+        by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
         return [_sum_to(by_eta, inputs[0]), _sum_to(by_nu, inputs[1])]
 
 
@@ -150,6 +132,7 @@ class CMPFromMean(_RowwiseOp):
     __props__ = ()
     n_outputs = 5
     what = kernels.FROM_MEAN
+    evaluate_rows = staticmethod(kernels.evaluate_rows)
 
     def pullback(
         self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
@@ -187,6 +170,77 @@ class CMPFromMean(_RowwiseOp):
         ]
 
 
+class CMPTail(_RowwiseOp):
+    r"""Log of :math:`P(X \le x)`, or of :math:`P(X > x)`, and its derivatives in eta and nu.
+
+    The smaller of the two tails is summed term by term, the other is its complement. Inputs are
+    whole numbers x, :math:`\eta` and :math:`\nu`; outputs are the value, its first and, with
+    ``order`` 2, second derivatives in the order of :func:`derivative_orders`. Where no answer is
+    given the value is -inf and its derivatives are zero.
+
+    Parameters
+    ----------
+    upper : bool
+        Whether the log of P(X > x) is wanted.
+    order : int
+        1 or 2.
+    """
+
+    __props__ = ("upper", "order")
+    evaluate_rows = staticmethod(kernels.evaluate_tails)
+
+    def __init__(self, upper: bool = False, order: int = 1) -> None:
+        if order not in {1, 2}:
+            raise ValueError(f"order must be 1 or 2, got {order!r}")
+        self.upper = upper
+        self.order = order
+        self.what = kernels.LOG_SF if upper else kernels.LOG_CDF
+        self.n_outputs = len(derivative_orders(order))
+        super().__init__()
+
+    def pullback(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Any]:
+        """Chain every cotangent with the derivatives of one order more."""
+        x, eta, nu = inputs
+        higher = None if self.order == 2 else CMPTail(self.upper, self.order + 1)
+        by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
+        return [x.zeros_like(), _sum_to(by_eta, eta), _sum_to(by_nu, nu)]
+
+
+class CMPQuantile(_RowwiseOp):
+    r"""Smallest count x with :math:`P(X \le x) \ge q`, as a function of q, eta and nu."""
+
+    __props__ = ()
+    n_outputs = 1
+    what = kernels.QUANTILE
+    evaluate_rows = staticmethod(kernels.evaluate_tails)
+
+    def pullback(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Any]:
+        """Return zeros: a step function."""
+        return [x.zeros_like() for x in inputs]
+
+
+def _chain(
+    op: Any, higher: Any, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Cotangents of eta and nu, given an Op whose outputs are derivatives in them."""
+    orders = derivative_orders(op.order)
+    values = dict(zip(orders, outputs, strict=True))
+    connected = _connected(orders, cotangents)
+    if any((a + 1, b) not in values for a, b in connected):
+        if higher is None:
+            message = f"derivatives above order {op.order} are not computed"
+            return tuple(grad_not_implemented(op, i, inputs[i], message) for i in (-2, -1))  # type: ignore[return-value]
+        more = higher.make_node(*inputs).outputs
+        values = dict(zip(derivative_orders(higher.order), more, strict=True)) | values
+    by_eta = sum(g * values[a + 1, b] for (a, b), g in connected.items())
+    by_nu = sum(g * values[a, b + 1] for (a, b), g in connected.items())
+    return by_eta, by_nu
+
+
 def log_z_of_rate(eta: Any, nu: Any) -> TensorVariable:
     r"""Return the symbolic :math:`\log Z(\eta, \nu)`, with all derivatives up to the third.
 
@@ -211,10 +265,36 @@ def rate_and_log_z_of_mean(log_mu: Any, nu: Any) -> tuple[TensorVariable, Tensor
     return eta, log_z
 
 
+def log_tail(x: Any, eta: Any, nu: Any, upper: bool = False) -> TensorVariable:
+    r"""Return the symbolic log of :math:`P(X \le x)`, or of :math:`P(X > x)`.
+
+    Parameters
+    ----------
+    x, eta, nu : tensor_like
+        Whole number, log rate and dispersion.
+    upper : bool
+        Whether the log of P(X > x) is wanted.
+    """
+    value, *_ = _call(CMPTail(upper), x, eta, nu)
+    return value
+
+
+def quantile(q: Any, eta: Any, nu: Any) -> TensorVariable:
+    r"""Return the symbolic smallest count x with :math:`P(X \le x) \ge q`.
+
+    Parameters
+    ----------
+    q, eta, nu : tensor_like
+        Probability, log rate and dispersion.
+    """
+    [value] = _call(CMPQuantile(), q, eta, nu)
+    return value
+
+
 def _call(op: _RowwiseOp, *inputs: Any) -> list[TensorVariable]:
     """Apply an Op to tensors of any number of dimensions."""
     tensors = [pt.as_tensor_variable(x) for x in inputs]
-    outputs: Any = op(*tensors)
+    outputs: Any = op.make_node(*tensors).outputs
     return [pt.squeeze(x, 0) for x in outputs] if all(x.ndim == 0 for x in tensors) else outputs
 
 
@@ -241,6 +321,8 @@ def _connected(names: Sequence[Any], cotangents: Sequence[Variable]) -> dict[Any
 
 def _sum_to(gradient: Any, like: Any) -> Any:
     """Sum over the axes along which ``like`` was broadcast."""
+    if isinstance(gradient.type, NullType):
+        return gradient
     axes = tuple(
         i
         for i, (one, wide) in enumerate(
@@ -256,47 +338,67 @@ VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.gl
 
 
 @njit
-def _run(what, n_outputs, first, nu):
-    out = np.empty((n_outputs, max(first.size, nu.size)))
-    kernels.rows(what, np.ascontiguousarray(first).ravel(), np.ascontiguousarray(nu).ravel(), out)
-    return out
+def _flat(x):
+    return np.ascontiguousarray(x).ravel()
 
 
 @njit
-def _three(out, i, like):
-    shape = like.shape
+def _shape(x, shape):
+    return x.shape if x.size > 1 else shape
+
+
+@njit
+def _run(what, n_outputs, first, nu):
+    out = np.empty((n_outputs, max(first.size, nu.size)))
+    kernels.rows(what, _flat(first), _flat(nu), out)
+    return out, _shape(first, nu.shape)
+
+
+@njit
+def _run_tails(what, n_outputs, x, eta, nu):
+    out = np.empty((n_outputs, max(x.size, eta.size, nu.size)))
+    kernels.tails(what, _flat(x), _flat(eta), _flat(nu), out)
+    return out, _shape(x, _shape(eta, nu.shape))
+
+
+@njit
+def _three(out, i, shape):
     return out[i].reshape(shape), out[i + 1].reshape(shape), out[i + 2].reshape(shape)
 
 
 @register_funcify_default_op_cache_key(_RowwiseOp)
 def _numba_funcify(op, node, **kwargs):
     what, n_outputs = op.what, op.n_outputs
-    if n_outputs == 3:
+    run = _run_tails if len(node.inputs) == 3 else _run
+    if n_outputs == 1:
 
-        def rowwise(first, nu):
-            like = first if first.size >= nu.size else nu
-            return _three(_run(what, n_outputs, first, nu), 0, like)
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return out[0].reshape(shape)
+
+    elif n_outputs == 3:
+
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return _three(out, 0, shape)
 
     elif n_outputs == 5:
 
-        def rowwise(first, nu):
-            like = first if first.size >= nu.size else nu
-            out = _run(what, n_outputs, first, nu)
-            return (*_three(out, 0, like), out[3].reshape(like.shape), out[4].reshape(like.shape))
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return (*_three(out, 0, shape), out[3].reshape(shape), out[4].reshape(shape))
 
     elif n_outputs == 6:
 
-        def rowwise(first, nu):
-            like = first if first.size >= nu.size else nu
-            out = _run(what, n_outputs, first, nu)
-            return _three(out, 0, like) + _three(out, 3, like)
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return _three(out, 0, shape) + _three(out, 3, shape)
 
     else:
 
-        def rowwise(first, nu):
-            like = first if first.size >= nu.size else nu
-            out = _run(what, n_outputs, first, nu)
-            head = _three(out, 0, like) + _three(out, 3, like) + _three(out, 6, like)
-            return (*head, out[9].reshape(like.shape))
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            head = _three(out, 0, shape) + _three(out, 3, shape) + _three(out, 6, shape)
+            return (*head, out[9].reshape(shape))
 
     return numba_njit(rowwise), VERSION
