@@ -161,6 +161,7 @@ class AnchoredRule:
     _rows: np.ndarray = field(repr=False)
     _log_weights: np.ndarray = field(repr=False)
     _shift: np.ndarray = field(repr=False)
+    _trust: float = field(repr=False)
     _level: float = field(repr=False)
     _test_rows: np.ndarray = field(repr=False)
     _test_log_weights: np.ndarray = field(repr=False)
@@ -208,14 +209,14 @@ class AnchoredRule:
         centre = self._test_rows @ self.coordinates.of(self.centre) + self._test_log_weights
         there = softmax(centre)
         away = self._test_rows - there @ self._test_rows
-        influence = here - there - product(xp, step, away.T) * there
+        influence = here - there - self._trust * product(xp, step, away.T) * there
         share = len(self._test_rows) / self.n_nodes
         sampling = self.inflation * share * xp.sum(influence**2, axis=-1)
         batches = self.moments.batches @ self.coordinates.select.T
         if len(batches) < 2:
             return sampling
         spread = (batches - batches.mean(axis=0)) / np.sqrt(len(batches) * (len(batches) - 1.0))
-        return sampling + xp.sum(product(xp, step, spread.T) ** 2, axis=-1)
+        return sampling + self._trust**2 * xp.sum(product(xp, step, spread.T) ** 2, axis=-1)
 
     def _log_z_sd(self, xp: Any, theta: Any) -> Any:
         return xp.sqrt(self._change_variance(xp, theta) + self.constant.sd**2)
@@ -483,6 +484,8 @@ def anchored_rule_at(
         [np.cov(part, rowvar=False).reshape(2 * part.shape[1:]) for part in tests]
     )
     known = _constant(layout, anchors[0], rng) if constant else NO_CONSTANT
+    weights = softmax(rows @ points[0] + log_weights)
+    trust = _trust(mean, coordinates, counts, weights, covariances[0]) if len(points) > 1 else 1.0
     return AnchoredRule(
         layout=layout,
         anchors=anchors,
@@ -496,12 +499,34 @@ def anchored_rule_at(
         states=draws[0].states[:: max(1, len(draws[0].states) // CHAINS)],
         _rows=rows,
         _log_weights=log_weights,
-        _shift=coordinates.select @ mean.mean - softmax(rows @ points[0] + log_weights) @ rows,
+        _shift=trust * (coordinates.select @ mean.mean - weights @ rows),
+        _trust=trust,
         _level=known.value - float(coordinates.tilt @ anchors[0]),
         _test_rows=test_rows,
         _test_log_weights=-logsumexp(test_rows @ points.T + np.log(sizes) - log_z, axis=1),
         _test_covariances=covariances,
     )
+
+
+def _trust(
+    moments: Moments,
+    coordinates: Coordinates,
+    counts: np.ndarray,
+    weights: np.ndarray,
+    covariance: np.ndarray,
+) -> float:
+    """Weight of the mean at the centre against the slope that all anchors give there together.
+
+    Draws at other anchors tell of the slope at the centre too. Each estimate is weighted by the
+    inverse of its variance, in directions of unit variance of the statistics.
+    """
+    if len(moments.batches) < 2:
+        return 1.0
+    batches = moments.batches @ coordinates.select.T
+    spread = (batches - batches.mean(axis=0)) / np.sqrt(len(batches) * (len(batches) - 1.0))
+    own = np.sum(spread * np.linalg.lstsq(covariance, spread.T)[0].T) / len(covariance)
+    pooled = np.sum(weights**2 / counts)
+    return float(pooled / (pooled + own))
 
 
 def _constant(layout: PottsLayout, theta: np.ndarray, rng: np.random.Generator) -> LogConstant:
