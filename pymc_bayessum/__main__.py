@@ -53,6 +53,8 @@ def read_frame(path: Path, response: str, columns: Sequence[str]) -> pd.DataFram
 
 def design_matrix(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Covariates as numbers; a column of text becomes indicators against its first level."""
+    if not columns:
+        return pd.DataFrame(index=frame.index)
     design = pd.get_dummies(frame[list(columns)], drop_first=True, dtype=float).astype(float)
     constant = [name for name in design if design[name].nunique() == 1]
     if constant:
@@ -99,9 +101,9 @@ def build_model(
     counts = frame[response].to_numpy(dtype=np.int64)
     design = design_matrix(frame, covariates)
     nu_design = design_matrix(frame, nu_covariates)
-    exposure = np.ones(len(frame)) if offset is None else frame[offset].to_numpy(dtype=float)
-    if np.any(exposure <= 0):
+    if offset is not None and np.any(frame[offset] <= 0):
         raise InputError(f"offset column {offset!r} must be positive")
+    exposure = np.float64(1.0) if offset is None else frame[offset].to_numpy(dtype=float)
     coords: dict[str, Sequence] = {"row": frame.index}
     if len(design.columns):
         coords["covariate"] = list(design.columns)
@@ -109,7 +111,7 @@ def build_model(
         coords["nu_covariate"] = list(nu_design.columns)
     with pm.Model(coords=coords) as model:
         # Centred covariates decorrelate intercept and slopes; priors follow each column's scale.
-        centre = pm.Normal("centre", np.log((counts.sum() + 0.5) / exposure.sum()), 2.5)
+        centre = pm.Normal("centre", np.log((counts.mean() + 0.01) / exposure.mean()), 2.5)
         log_mu = centre + np.log(exposure)
         if len(design.columns):
             x = design.to_numpy()
@@ -149,27 +151,28 @@ def show(title: str, idata, var_names: Sequence[str]) -> None:
     from rich.table import Table
 
     summary = az.summary(idata, var_names=list(var_names))
+    shown = [name for name in summary.columns if not name.startswith(("ess_tail", "mcse"))]
     table = Table(title=title)
-    table.add_column("", justify="left")
-    for column in summary.columns:
-        table.add_column(str(column), justify="right")
-    for name, row in summary.iterrows():
-        table.add_row(str(name), *(f"{value}" for value in row))
+    table.add_column("", justify="left", no_wrap=True)
+    for column in shown:
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, row in summary[shown].iterrows():
+        table.add_row(str(name), *(f"{value:.4g}" for value in row))
     console = Console()
     console.print(table)
-    console.print(str(idata["normalizer"].attrs.get("verdict", "")))
+    console.print(idata["normalizer"].attrs["report"], highlight=False, markup=False)
 
 
 def save(idata, stem: Path, response: str) -> list[Path]:
-    """Write the result as netCDF and its rootogram as PNG."""
+    """Write the rootogram as PNG and all but the predictions, which are large, as netCDF."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from pymc_bayessum import plot_rootogram
 
     result, picture = stem.with_suffix(".nc"), stem.with_suffix(".png")
-    idata.to_netcdf(result)
     plot_rootogram(idata, var_names=[response], backend="matplotlib").savefig(picture)
+    idata.filter(lambda node: node.name != "posterior_predictive").to_netcdf(result)
     return [result, picture]
 
 
