@@ -7,6 +7,7 @@ of the function that computes the pair, so that the page always says what the co
 import inspect
 from textwrap import indent
 
+from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
@@ -34,7 +35,12 @@ def _table() -> list[str]:
     ]
     for kernel, measure, text in _entries():
         body = indent(text, "       ").lstrip().splitlines()
-        lines += [f"   * - ``{kernel}``", f"     - ``{measure}``", f"     - {body[0]}", *body[1:]]
+        lines += [
+            f"   * - :class:`~pymc_bayessum.kernels.{kernel}`",
+            f"     - :class:`~pymc_bayessum.measures.{measure}`",
+            f"     - {body[0]}",
+            *body[1:],
+        ]
     return lines
 
 
@@ -43,7 +49,7 @@ class EmbeddingDictionary(SphinxDirective):
 
     def run(self):
         """Parse the table as reStructuredText."""
-        container = self.state_machine.node.__class__()
+        container = nodes.Element()
         content = StringList(_table(), source="embedding registry")
         self.state.nested_parse(content, self.content_offset, container)
         return container.children
