@@ -5,6 +5,8 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from cycler import cycler
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
@@ -37,6 +39,9 @@ numpydoc_xref_param_type = False
 plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("png", 110)]
+# Shades that differ in lightness, so that grey print loses nothing.
+plot_rcparams = {"axes.prop_cycle": cycler(color=["#00204c", "#7c7b78", "#d2b84f"])}
+plot_apply_rcparams = True
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
