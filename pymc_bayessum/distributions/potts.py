@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
-from pymc.pytensorf import constant_fold
+from pymc.pytensorf import constant_fold, floatX
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.link.numba.dispatch.basic import numba_njit
@@ -370,7 +370,7 @@ class _GraphDistribution(Discrete):
             h, J, edges, observed=None, n_sites=n_sites, n_states=n_states, coupling=coupling
         )
         op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), _positive(sweeps))
-        h, J = (pt.as_tensor_variable(pm.floatX(part)) for part in (h, J))
+        h, J = (pt.as_tensor_variable(floatX(part)) for part in (h, J))
         return super().dist([h, J], op=op, **kwargs)
 
     @classmethod
