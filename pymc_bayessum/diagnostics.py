@@ -93,8 +93,8 @@ def check_normalizer(
         Check about this many draws, evenly spaced.  By default all of them, or as many as the
         time budget allows.
     time_budget : float, optional
-        Seconds the evaluation may take when ``draws`` is not given.  By default as long as the
-        sampling took, between 5 and 60, where that is known, else 60.
+        Seconds the evaluation may take when ``draws`` is not given.  By default half as long as
+        the sampling took, between 3 and 60, where that is known, else 60.
     group : str
         Where the draws are.
     progressbar : bool
@@ -305,8 +305,8 @@ def _free_variables(posterior: xr.Dataset, group: str, model: pm.Model) -> xr.Da
 
 
 def _budget(attrs: Mapping[Any, Any]) -> float:
-    """Return the seconds that a check may take: not more than the sampling did."""
-    return float(np.clip(attrs.get("sampling_time", np.inf), 5.0, 60.0))
+    """Return the seconds that a check may take: half of what the sampling did."""
+    return float(np.clip(attrs.get("sampling_time", np.inf) / 2.0, 3.0, 60.0))
 
 
 def _n_draws(posterior: xr.Dataset) -> int:

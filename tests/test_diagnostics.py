@@ -420,10 +420,10 @@ def test_thinning_keeps_to_the_budget(usable):
     assert "too few" in few.attrs["reason"]
 
 
-def test_it_takes_no_longer_than_the_sampling():
-    assert diagnostics._budget({"sampling_time": 12.0}) == 12.0
+def test_it_takes_half_as_long_as_the_sampling():
+    assert diagnostics._budget({"sampling_time": 12.0}) == 6.0
     assert diagnostics._budget({"sampling_time": 1e4}) == 60.0
-    assert diagnostics._budget({"sampling_time": 0.1}) == 5.0
+    assert diagnostics._budget({"sampling_time": 0.1}) == 3.0
     assert diagnostics._budget({}) == 60.0
 
 
