@@ -60,10 +60,18 @@ class _EliminationOp(JAXOp):
 
     def _inputs(self, values: Sequence[Any]) -> list[Variable]:
         types = (self.field_type, self.coupling_type) * (len(values) // 2)
-        return [
-            kind.filter_variable(pt.cast(pt.as_tensor_variable(value), "float64"))
-            for kind, value in zip(types, values, strict=True)
-        ]
+        variables = []
+        for place, (kind, value) in enumerate(zip(types, values, strict=True)):
+            variable = pt.cast(pt.as_tensor_variable(value), "float64")
+            shape = variable.type.shape
+            if len(shape) != kind.ndim or any(
+                length not in (None, wanted)
+                for length, wanted in zip(shape, kind.shape, strict=True)
+            ):
+                name = ("h", "J", "h_step", "J_step")[place]
+                raise ValueError(f"{name} must have shape {kind.shape}, got {shape}")
+            variables.append(kind.filter_variable(variable))
+        return variables
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Every output depends on every input."""
