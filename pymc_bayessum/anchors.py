@@ -459,7 +459,8 @@ def anchored_rule_at(
     coordinates = identifiable(layout) if coordinates is None else coordinates
     anchors = np.atleast_2d(np.asarray(anchors, dtype=float))
     each = -(-n // len(anchors))
-    held_out = max(20, round(HELD_OUT * each))
+    # Fewer than the coordinates would leave directions that nothing was held out for.
+    held_out = max(20, round(HELD_OUT * each), min(each, 2 * coordinates.size))
     if n_moments is None:
         n_moments = max(each, 20_000)
     exact = moments == "exact" or (moments is None and exact_plan(layout) is not None)

@@ -197,13 +197,18 @@ def _prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
     if h is None and J is None:
         return None
     try:
-        drawn = pm.draw(given, draws=PRIOR_DRAWS, random_seed=0) if given else []
+        # Not worth compiling for a few hundred draws.
+        options: Any = {"draws": PRIOR_DRAWS, "random_seed": 0, "mode": "FAST_COMPILE"}
+        drawn = pm.draw(given, **options) if given else []
     except NotImplementedError:  # flat priors have no draws
         return None
     values = iter(drawn if len(given) != 1 or isinstance(drawn, list) else [drawn])
     h, J = (next(values) if isinstance(part, Variable) else part for part in (h, J))
     theta = layout.flatten(0.0 if h is None else h, 0.0 if J is None else J)
-    return np.atleast_2d(theta) if np.isfinite(theta).all() else None
+    if not np.isfinite(theta).all():
+        return None
+    # Numbers have no draws: a few copies of them span the one point there is.
+    return theta if theta.ndim == 2 else np.tile(theta, (3, 1))
 
 
 def _prior(coordinates: Coordinates, draws: np.ndarray | None) -> NormalPrior:

@@ -42,6 +42,10 @@ __all__ = [
 
 #: Error of the mode, in posterior sds, that draws at the last anchor may add.
 MODE_TOLERANCE = 0.03
+#: Statistics that vary by less than so many occurrences among the draws are not well seen,
+RARE_COUNT = 20.0
+#: and their parameters may move by so much from an anchor.
+RARE_STEP = 2.0
 #: Most draws for the mean of the statistics at an anchor.
 MOST_MOMENTS = 400_000
 
@@ -245,11 +249,12 @@ def pseudo_mode(
         scale.T @ first,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 1000, "ftol": 1e-13, "gtol": 1e-7},
+        options={"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8},
     )
     point = solve_triangular(scale, found.x, lower=True, trans="T")
     value = -float(found.fun) * len(states) - prior.log_density(point)
-    return point, value, bool(found.success)
+    # The search may end at the limit of rounding and call that abnormal: judge by the slope.
+    return point, value, bool(np.abs(found.jac).max() < 1e-4)
 
 
 def _rough_curvature(
@@ -505,8 +510,12 @@ def _newton(
     """Maximise the log-posterior within reach of the rule; whether the mode lies inside."""
     coordinates = rule.coordinates
     anchor = coordinates.of(rule.centre)
-    covariance = rule._test_covariances[0]
+    # Directions chosen from the draws of the rule are judged by those held out, and by the rule's
+    # own where those held out are too few to see them.
+    covariances = rule._test_covariances[0], rule.mean_and_covariance(anchor)[1]
     size = len(anchor)
+    # What hardly any draw shows has no curvature to stop a step: e^d times a tiny probability.
+    rare = np.diag(covariances[1]) < RARE_COUNT / rule.n_nodes
     # The mean of an inverse covariance of N draws in r dimensions is (N - 1) / (N - r - 2) of the
     # inverse (Hartlap, Simon and Schneider, 2007); the curvature reported is corrected by it.
     correction = (rule.n_nodes - 1.0) / max(1.0, rule.n_nodes - size - 2.0)
@@ -525,7 +534,9 @@ def _newton(
         gain = float(slope @ step)
         if gain < 1e-10 * max(1, size):
             break
-        length = _longest(point - anchor, step, covariance)
+        length = min(_longest(point - anchor, step, covariance) for covariance in covariances)
+        if rare.any():
+            length = min(length, _longest_rare((point - anchor)[rare], step[rare]))
         inside = length >= 1.0
         length = min(1.0, length)
         while length > 1e-8 and objective(point + length * step) < now + 1e-4 * length * gain:
@@ -547,6 +558,13 @@ def _longest(away: np.ndarray, step: np.ndarray, covariance: np.ndarray) -> floa
     if a <= 0.0:
         return np.inf
     return (-b + np.sqrt(max(0.0, b * b - a * c))) / a
+
+
+def _longest_rare(away: np.ndarray, step: np.ndarray) -> float:
+    """Largest multiple of a step that keeps every coordinate within its limit for rare events."""
+    room = np.where(step > 0.0, RARE_STEP - away, RARE_STEP + away)
+    with np.errstate(divide="ignore"):
+        return float(np.max([0.0, np.min(room / np.abs(step))]))
 
 
 def _mean_noise(rule: AnchoredRule, n_rows: int, curvature: np.ndarray) -> float:

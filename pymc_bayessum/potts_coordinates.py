@@ -200,7 +200,7 @@ def within(coordinates: Coordinates, parameters: np.ndarray, tol: float = 1e-8) 
         Draws from the prior of a model, many more than its free parameters; if they span all
         coordinates, or as much as K vectors can, ``coordinates`` come back as they are.
     tol : float
-        Relative size of singular values that count as zero.
+        Size of singular values that count as zero, relative to the largest and to the coordinates.
 
     Returns
     -------
@@ -218,7 +218,8 @@ def within(coordinates: Coordinates, parameters: np.ndarray, tol: float = 1e-8) 
     found = coordinates.of(np.asarray(parameters, dtype=float))
     origin = found.mean(axis=0)
     _, size, directions = np.linalg.svd(found - origin, full_matrices=False)
-    rank = int((size > tol * max(size.max(initial=0.0), 1e-300)).sum())
+    largest = max(size.max(initial=0.0), np.abs(found).max(initial=0.0), 1e-300)
+    rank = int((size > tol * largest).sum())
     if rank >= coordinates.size or rank >= len(found) - 1:
         return coordinates
     basis = directions[:rank]
