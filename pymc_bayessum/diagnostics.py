@@ -394,7 +394,7 @@ def _judge_draws(check: xr.Dataset) -> tuple[str, str]:
             f"log-likelihood by {noise:.2g} from draw to draw"
         )
     if khat < GOOD_KHAT and shift <= HARMLESS_SHIFT:
-        return "good", f"no posterior mean moves by more than {shift:.2g} of its sd"
+        return "good", f"no posterior mean moves by more than {max(shift, 1e-3):.2g} of its sd"
     if ess < MINIMUM_ESS:
         return UNTRUSTED, f"the weights leave only {ess:.1f} effective draws of {n_draws}"
     return "corrected", (
@@ -417,7 +417,7 @@ def _judge_point(check: xr.Dataset, shift: float | None) -> tuple[str, str]:
         )
     check.attrs["shift"] = shift
     verdict = "good" if shift <= HARMLESS_SHIFT else UNTRUSTED
-    return verdict, f"the mode is {shift:.2g} posterior sds from that of the reference"
+    return verdict, f"the mode is {max(shift, 1e-3):.2g} posterior sds from that of the reference"
 
 
 def _trouble(check: xr.Dataset) -> str | None:

@@ -5,6 +5,7 @@ Everything is compiled once and evaluated draw by draw, in the space of the mode
 """
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,12 +16,17 @@ import pytensor.tensor as pt
 import xarray as xr
 from pymc.model.transform.conditioning import remove_value_transforms
 from pymc.progress_bar.progress import create_simple_progress
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
-from .logsum import Normalizer, find_normalizers, log_normalizer
+from .logsum import Normalizer, describe_normalizer, find_normalizers, log_normalizer
 from .references import Reference, ReferenceValue, choose_reference
 
 __all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
@@ -94,7 +100,8 @@ class Evaluator:
         self.names = [rv.name for rv in flat.free_RVs]
         self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
         terms = [*flat.free_RVs, *flat.observed_RVs, *flat.potentials]
-        factors = dict(zip((term.name for term in terms), flat.logp(sum=False), strict=True))
+        names = [str(term.name) for term in terms]
+        factors = dict(zip(names, _simplify(flat.logp(sum=False)), strict=True))
         # The copy without transforms has forgotten the order of the variables.
         order = [v.name for v in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
         found = _find({name: factors[name] for name in order})
@@ -238,6 +245,25 @@ def _in_numbers(
         needed=value.needed,
         log_ratio_alone=log_ratio_alone,
     )
+
+
+def _simplify(factors: list[Variable]) -> list[Variable]:
+    """Lay open what hides normalisers, and let equal nodes be one.
+
+    A truncated term, for example, asks for the same log Z three times.
+    """
+    graph = FunctionGraph(outputs=factors, clone=False)
+    for node in graph.toposort():
+        if not isinstance(node.op, HasInnerGraph) or describe_normalizer(node.op, node) is not None:
+            continue
+        if not find_normalizers(node.op.inner_outputs):
+            continue
+        if isinstance(node.op, OpFromGraph):
+            graph.replace_all(list(zip(node.outputs, inline_ofg_node(node), strict=True)))
+        else:
+            warnings.warn(f"a log-normaliser inside of {node.op} cannot be checked", stacklevel=4)
+    MergeOptimizer().rewrite(graph)
+    return list(graph.outputs)
 
 
 def _find(factors: Mapping[str, Variable]) -> dict[str, Normalizer]:
