@@ -1,6 +1,6 @@
 """Figures drawn from the tidy results alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import cycle
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation
 
 from . import cases, report
 
@@ -28,6 +29,21 @@ OTHERS = ("#bbbbbb", "#e0a458", "#5aa9c9", "#7b52ab", "#1f4e9c", "#111111")
 MARKERS = "ov^sD*"
 
 
+def plain_ticks(axis: Axes, values: Iterable[float]) -> None:
+    """Mark these values of a logarithmic axis, as far apart as their labels need, and no others."""
+    ticks: list[float] = []
+    for value in sorted(set(values)):
+        if not ticks or value >= 1.3 * ticks[-1]:
+            ticks.append(value)
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+
+
+def legend_below(axis: Axes) -> None:
+    """Put the legend where it hides no curve."""
+    axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
+
+
 def curves(axis: Axes, frame: pd.DataFrame, rows: str = "n") -> None:
     """Mean absolute error against n, with the quartiles over the seeds."""
     spare = cycle(zip(OTHERS, MARKERS, strict=True))
@@ -42,6 +58,7 @@ def curves(axis: Axes, frame: pd.DataFrame, rows: str = "n") -> None:
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.grid(alpha=0.25)
+    plain_ticks(axis, pd.to_numeric(errors[rows]))
 
 
 def panels(n: int, width: float = 4.6) -> tuple[Figure, np.ndarray]:
@@ -58,9 +75,9 @@ def errors(frame: pd.DataFrame) -> Figure:
     figure, axes = panels(len(shown))
     for axis, case in zip(axes, shown, strict=False):
         curves(axis, frame[frame["case"] == case.name])
-        axis.set(title=f"({case.name}) {case.title.split(',')[0]}", xlabel="evaluations N")
+        axis.set(title=f"({case.name}) {case.title.split(', ')[0]}", xlabel="evaluations N")
         axis.set_ylabel("mean absolute error")
-        axis.legend(fontsize=7)
+        legend_below(axis)
     return figure
 
 
@@ -82,8 +99,10 @@ def studies(frame: pd.DataFrame) -> Figure:
     axes[2].set(title="kernels in (a)", xlabel="evaluations N", ylabel="mean absolute error")
     curves(axes[3], ablations[ablations["case"] == "b"])
     axes[3].set(title="decays in (b)", xlabel="evaluations N")
+    plain_ticks(axes[1], repeats["n"])
+    axes[1].set_ylabel("mean absolute error")
     for axis in axes:
-        axis.legend(fontsize=7)
+        legend_below(axis)
         axis.grid(alpha=0.25)
     return figure
 
@@ -126,8 +145,12 @@ def training(frame: pd.DataFrame) -> Figure:
     for axis, label in zip(axes[:2], ("nodes N", "seconds of training"), strict=True):
         for value in best["value"]:
             axis.axhline(value, color="#999999", lw=1, label="exact constant")
-        axis.set(xscale="log", yscale="log", xlabel=label, ylabel="KSD$^2$ to fresh data")
-        axis.legend(fontsize=7)
+        axis.set(yscale="log", xlabel=label, ylabel="KSD$^2$ to fresh data")
+        axis.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.0, 0.4)))
+        axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False)
+    axes[0].set_xscale("log")
+    plain_ticks(axes[0], potts["n"])
+    axes[1].set_xlim(0.0, 1.1 * axes[1].get_xlim()[1])
     axes[0].set_title("sequences: equal N")
     axes[1].set_title("sequences: equal time")
     sales = frame[(frame["part"] == "cmp") & frame["quantity"].isin(["lam", "nu"])]
