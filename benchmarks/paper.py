@@ -34,8 +34,8 @@ STUDIES: dict[str, tuple[Callable, int, int]] = {
     "ablations": (studies.ablations, 30, 5),
     "calibration": (studies.calibration, 400, 20),
     "low rank": (studies.low_rank, 5, 1),
-    "cmp": (training.sales, 30, 3),
-    "potts": (training.potts, 15, 1),
+    "cmp": (training.sales, 20, 3),
+    "potts": (training.potts, 10, 1),
 }
 
 

@@ -11,6 +11,7 @@ from . import cases
 TARGETS = {
     ("a", "BayesSum", 60): 1e-11,
     ("b", "BayesSum", 1000): 1.5e-4,
+    ("b", "BayesSum, Sobol", 1000): 1.5e-4,
     ("b", "active", 220): 3e-4,
     ("c", "BayesSum", 1000): 2e-5,
     ("d", "BayesSum", 100): 0.012,
