@@ -129,6 +129,18 @@ class EvaluationError(RuntimeError):
         Where it failed.
     partial : ActiveResult or None
         What was learnt before; pass it as ``resume=``. ``None`` when it was the first evaluation.
+
+    Examples
+    --------
+    >>> import pymc_bayessum as pbs
+    >>> def fails_at_zero(x):
+    ...     return 1.0 / x if x[0] else float("nan")
+    >>> kernel, measure = pbs.kernels.Brownian(), pbs.measures.Geometric(0.5)
+    >>> try:
+    ...     pbs.active_bayes_sum(fails_at_zero, kernel, measure, 5, initial=[1, 2, 0])
+    ... except EvaluationError as error:
+    ...     print(error.point, error.partial.estimate.n_evals)
+    [0] 2
     """
 
     def __init__(self, message: str, point: Points, partial: ActiveResult | None) -> None:

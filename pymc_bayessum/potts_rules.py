@@ -82,6 +82,13 @@ class PottsRule:
         The parameters the base was fitted to.
     mean_space : {"ratio", "constant"}
         Whether the log ratio g is integrated exactly too.
+
+    Examples
+    --------
+    >>> import pymc_bayessum as pbs
+    >>> rule = pbs.potts_rule(0.0, 0.2, pbs.graphs.chain(4), n=8, decay=0.1, ising=True, rng=0)
+    >>> rule.n_nodes, round(float(rule.weights.sum()), 9)
+    (8, 1.0)
     """
 
     layout: PottsLayout
