@@ -146,6 +146,13 @@ class AnchoredRule:
         Whether the means over chains had stopped moving when burn-in ended.
     states : ndarray of int, shape (C, L)
         Some of the draws at the centre (0 .. S-1), to start further chains from.
+
+    Examples
+    --------
+    >>> import pymc_bayessum as pbs
+    >>> rule = pbs.anchored_rule(0.0, 0.3, pbs.graphs.ring(5), ising=True, n=200, rng=0)
+    >>> rule.n_parameters, rule.report(0.0, 0.31)["flagged"]
+    (2, False)
     """
 
     layout: PottsLayout

@@ -139,8 +139,8 @@ def check_normalizer(
     ...     return -rate * x
     >>> with pm.Model() as model:
     ...     rate = pm.HalfNormal("rate")
-    ...     rule = pbs.geometric_rule(0.5, n=8)
-    ...     y = pbs.Unnormalized("y", log_f, rate, rule=rule, observed=[0, 4, 9, 1])
+    ...     rule = pbs.geometric_rule(0.5, n=4)
+    ...     y = pbs.Unnormalized("y", log_f, rate, rule=rule, observed=[0, 3, 2, 1] * 3)
     >>> rates = np.random.default_rng(1).gamma(4.0, 0.06, size=(1, 100))
     >>> posterior = xr.Dataset({"rate": (("chain", "draw"), rates)})
     >>> checked = pbs.check_normalizer(posterior, model, progressbar=False)

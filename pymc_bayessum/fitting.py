@@ -117,6 +117,17 @@ class PottsFit:
         Predicted error of the mode in posterior sds (root mean square over directions) that is due
         to draws.
     n_rows : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc_bayessum as pbs
+    >>> x = np.random.default_rng(0).choice([-1, 1], size=(200, 4))
+    >>> fit = pbs.fit_potts(x, pbs.graphs.chain(4), field_kind="scalar", coupling_kind="scalar",
+    ...                     ising=True, rng=0, progressbar=False)
+    >>> h_sd, J_sd = fit.sd
+    >>> bool(abs(fit.J) < 4.0 * J_sd)
+    True
     """
 
     layout: PottsLayout
