@@ -107,8 +107,7 @@ for value, style, name in [
 ]:
     left.axvline(value, linestyle=style, color="black", label=name)
 left.set(xlabel="J", ylabel="posterior density")
-left.set_ylim(0, left.get_ylim()[1] * 1.35)
-left.legend(loc="upper right")
+left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
 
 posterior_h = idata.posterior["h"].stack(sample=("chain", "draw")).values
 low, high = np.quantile(posterior_h, [0.03, 0.97], axis=1)
@@ -116,8 +115,7 @@ right.vlines(range(3), low, high, color="black")
 right.plot(range(3), posterior_h.mean(axis=1), "o", color="black", label="posterior, 94% interval")
 right.plot(range(3), TRUE_H, "x", color="black", markersize=9, label="true")
 right.set(xlabel="colour", ylabel="h", xticks=range(3), xlim=(-0.5, 2.5))
-right.set_ylim(right.get_ylim()[0], right.get_ylim()[1] + 0.12)
-right.legend(loc="upper right")
+right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 plt.show()
 
 # %% [markdown]
