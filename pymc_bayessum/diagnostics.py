@@ -427,7 +427,7 @@ def _trouble(check: xr.Dataset) -> str | None:
     if absent:
         return (
             f"log Z does not exist at {absent} of {n_draws} draws: the sum over the nodes is not "
-            "positive there"
+            "positive there, or not answered for"
         )
     unchecked = check["reference"].values == "none"
     if unchecked.any():

@@ -451,6 +451,7 @@ def _describe(op: LogPartition, node: Apply) -> Normalizer:
             values[index] = plan.log_partition(fields[index], couplings[index])
         return values
 
+    reference.description = "elimination on the graph"  # type: ignore[attr-defined]
     return Normalizer(log_z=node.outputs[0], inputs=tuple(node.inputs), reference=reference)
 
 

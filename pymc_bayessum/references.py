@@ -187,7 +187,7 @@ class _Given(_Ready):
 
     def __init__(self, function: Callable[..., np.ndarray]):
         self.function = function
-        self.description = getattr(function, "description", "its own, finer sum")
+        self.description = getattr(function, "description", "its own")
 
     def __call__(self, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray]) -> ReferenceValue:
         return ReferenceValue(np.asarray(self.function(*inputs), dtype=float))
