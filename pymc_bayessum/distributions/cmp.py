@@ -15,6 +15,7 @@ from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _icdf, _logccdf, _logcdf, _logprob
 from pymc.pytensorf import floatX
+from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Constant, Variable
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
@@ -32,6 +33,7 @@ from pymc_bayessum.distributions.cmp_normalizer.ops import (
     VERSION,
     CMPCumulants,
     CMPFromMean,
+    LoadForJax,
     log_tail,
     log_z_of_rate,
     quantile,
@@ -89,6 +91,9 @@ def _numba_draw(op, node):
             return draw_cmp(rng, rate_of_mean(np.log(mu), nu), nu)
 
     return random, VERSION
+
+
+optdb.register("load_cmp_for_jax", LoadForJax(f"{__package__}.cmp_jax"), "jax", position=0)
 
 
 def _rate_of(parametrization: str, first: Any, nu: Any) -> Any:

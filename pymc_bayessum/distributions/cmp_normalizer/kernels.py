@@ -135,6 +135,13 @@ def _log(x):
 
 
 @_inner
+def _log_ratio(x, centre):
+    """log(x / centre) to the last digit also where it is small: adds what the division lost."""
+    ratio = x / centre
+    return _log(ratio) + ((x - centre) - (ratio - 1.0) * centre) / x
+
+
+@_inner
 def _stirling_tail(x):
     """Correction log x! - ((x + 1/2) log x - x + log(2 pi)/2), for x >= 16."""
     r = 1.0 / x
@@ -188,7 +195,7 @@ def _fill_terms(kind, k, n, first, step, centre, eta, nu, p, d, g):
         for i in range(n):
             away = first - centre + step * _INDEX[i]
             x = centre + away
-            bend = (x + 0.5) * _log(x / centre) - away + (_stirling_tail(x) - at_centre)
+            bend = (x + 0.5) * _log_ratio(x, centre) - away + (_stirling_tail(x) - at_centre)
             d[i] = away
             g[i] = away * log_centre + bend
             p[i] = _exp(slope * away - nu * bend)

@@ -6,6 +6,7 @@ Op of one order more.
 """
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -13,11 +14,13 @@ from zlib import crc32
 import numpy as np
 import pytensor.tensor as pt
 from numba import njit
+from pytensor.compile.mode import optdb
 from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, _vectorize_not_needed
+from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.link.numba.dispatch.basic import (
     numba_njit,
     register_funcify_default_op_cache_key,
@@ -402,3 +405,30 @@ def _numba_funcify(op, node, **kwargs):
             return (*head, out[9].reshape(shape))
 
     return numba_njit(rowwise), VERSION
+
+
+class LoadForJax(GraphRewriter):
+    """Rewrite nothing, but import a module once a graph is compiled for JAX.
+
+    The module registers what JAX needs to know. Importing it, and JAX, with the package would slow
+    that down for everybody.
+
+    Parameters
+    ----------
+    module : str
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def add_requirements(self, fgraph: Any) -> None:
+        """Require nothing."""
+
+    def apply(self, fgraph: Any) -> None:
+        """Import the module."""
+        import_module(self.module)
+
+
+optdb.register(
+    "load_cmp_normalizer_for_jax", LoadForJax(f"{__package__}.jax_ops"), "jax", position=0
+)
