@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from numba import njit
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 
 from .distributions.cmp_normalizer.ops import CMPCumulants, CMPFromMean
 from .logsum import Normalizer, describe_normalizer
@@ -28,8 +28,9 @@ _HIGHEST_MODE = 1e8
 #: A series near its radius of convergence is closed by its geometric tail after so many terms.
 _MOST_TERMS = 10_000_000
 _SMALL = 1e-18
-#: What the default rules of `CMP` are exact to.
-_STATED_SD = 1e-13
+#: What the default rules of `CMP` are exact to, and what rounding adds to a large log Z.
+_RULE_SD = 1e-13
+_ROUNDING = 2e-15
 
 
 def cmp_series(eta: Any, nu: Any) -> np.ndarray:
@@ -67,7 +68,7 @@ def _describe_by_rate(op: CMPCumulants, node: Apply) -> Normalizer:
         log_z=node.outputs[0],
         inputs=tuple(node.inputs),
         reference=cmp_series,
-        sd=pt.constant(_STATED_SD),
+        sd=_stated_sd(node.outputs[0]),
     )
 
 
@@ -79,8 +80,12 @@ def _describe_by_mean(op: CMPFromMean, node: Apply) -> Normalizer:
         log_z=log_z,
         inputs=(rate, node.inputs[1]),
         reference=cmp_series,
-        sd=pt.constant(_STATED_SD),
+        sd=_stated_sd(log_z),
     )
+
+
+def _stated_sd(log_z: Variable) -> Variable:
+    return _RULE_SD + _ROUNDING * pt.abs(log_z)
 
 
 @njit(cache=True)

@@ -204,6 +204,26 @@ def test_the_default_of_cmp_on_the_sales_data_is_good(sales):
     assert at_mode["normalizer"].attrs["verdict"] == "good"
 
 
+@pytest.mark.parametrize(("mean", "nu"), [(0.05, 0.3), (3.0, 0.02), (800.0, 3.0)])
+def test_the_default_of_cmp_is_as_exact_as_it_states(mean, nu):
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", mean)
+        dispersion = pm.HalfNormal("dispersion", nu)
+        mu = scale * np.linspace(0.8, 1.2, 40)
+        pbs.CMP("y", mu=mu, nu=dispersion, observed=rng.poisson(mean, 40))
+    values = np.exp(rng.normal(np.log([mean, nu]), 0.02, size=(1, 30, 2)))
+    draws = xr.Dataset(
+        {
+            name: (("chain", "draw"), values[..., i])
+            for i, name in enumerate(["scale", "dispersion"])
+        }
+    )
+    group = check(draws, model)["normalizer"]
+    assert group.attrs["verdict"] == "good"
+    assert (abs(group["log_z_error_max"]) <= 5 * group["log_z_sd"]).all()
+
+
 def test_an_anchor_far_from_the_posterior_is_not_to_be_trusted():
     edges = pbs.graphs.grid(4, 4)
     rng = np.random.default_rng(5)
