@@ -6,10 +6,18 @@ from typing import Any
 
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.logprob.abstract import _icdf
 
-from pymc_bayessum.distributions.cmp import CMP
+from pymc_bayessum.distributions.cmp import CMP, CMPRV
 
 __all__ = ["HurdleCMP", "ZeroInflatedCMP"]
+
+
+class _RejectedCMPRV(CMPRV):
+    """CMP that PyMC truncates by rejection: truncation by quantiles would give floats."""
+
+
+_icdf.register(_RejectedCMPRV, _icdf.dispatch(object))
 
 
 class _CMPWithZeros:
@@ -150,4 +158,8 @@ class HurdleCMP(_CMPWithZeros):
     @classmethod
     def _component(cls, counts: Any, max_n_steps: int) -> Any:
         """Cut the zeros off."""
+        op = counts.owner.op
+        rng, size, *parameters = counts.owner.inputs
+        rejected = _RejectedCMPRV(parametrization=op.parametrization, rule=op.rule)
+        _, counts = rejected(*parameters, size=size, rng=rng, return_next_rng=True)
         return pm.Truncated.dist(counts, lower=1, max_n_steps=max_n_steps)
