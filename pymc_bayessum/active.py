@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from rich.console import Console
 from rich.progress import Progress
 from scipy.linalg import solve_triangular
 
@@ -255,7 +256,7 @@ def active_bayes_sum(
     if resume is not None:
         run.recall(resume)
     shown = sys.stderr.isatty() if progress is None else bool(progress)
-    bar = Progress(transient=True) if shown else nullcontext()
+    bar = Progress(console=Console(stderr=True), transient=True) if shown else nullcontext()
     with bar:
         task = bar.add_task("active design", total=budget) if isinstance(bar, Progress) else None
 

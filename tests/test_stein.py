@@ -107,7 +107,7 @@ class TestOperators:
         import pytensor
         import pytensor.tensor as pt
 
-        batch, point = pt.lmatrix("x"), pt.lvector("x")
+        batch, point = pt.imatrix("x"), pt.dvector("x")
         whole = pytensor.function([batch], [0.3 * batch.sum(axis=1)], mode="FAST_COMPILE")
         single = pytensor.function([point], 0.3 * point.sum(), mode="FAST_COMPILE")
         x = np.random.default_rng(0).integers(0, 3, (6, 4))

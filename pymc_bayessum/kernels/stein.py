@@ -185,9 +185,13 @@ def score(log_prob: Callable[[np.ndarray], Any], x: Points, n_states: int) -> np
 
 def _evaluate(name: str, function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
     """Values (N,) of a function on points, whether it takes a batch or one point at a time."""
-    values = (
-        [_single(function(row)) for row in x] if _takes_vectors(function) else _single(function(x))
-    )
+    compiled = _compiled_input(function)
+    if compiled is not None:
+        x = x.astype(compiled.dtype)
+    if compiled is not None and compiled.ndim == 1:
+        values = [_single(function(row)) for row in x]
+    else:
+        values = _single(function(x))
     array = np.asarray(values, dtype=float)
     if array.shape != (len(x),):
         raise ValueError(
@@ -202,10 +206,10 @@ def _single(output: Any) -> Any:
     return output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
 
 
-def _takes_vectors(function: Any) -> bool:
-    """Whether a compiled PyTensor function was built for single points."""
+def _compiled_input(function: Any) -> Any:
+    """Type of the first input of a compiled PyTensor function, ``None`` for other callables."""
     graph = getattr(getattr(function, "maker", None), "fgraph", None)
-    return graph is not None and graph.inputs[0].type.ndim == 1
+    return None if graph is None else graph.inputs[0].type
 
 
 @dataclass(frozen=True)
