@@ -24,7 +24,7 @@ types: .venv/tests.stamp
 	$(BIN)/mypy
 
 pytest: .venv/tests.stamp
-	$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules tests pymc_bayessum $(PYTEST_ARGS)
 
 docs: .venv/docs.stamp  ## Set up, then build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -104,7 +104,7 @@ def build_model(
     if offset is not None and np.any(frame[offset] <= 0):
         raise InputError(f"offset column {offset!r} must be positive")
     exposure = np.float64(1.0) if offset is None else frame[offset].to_numpy(dtype=float)
-    coords: dict[str, Sequence] = {"row": frame.index}
+    coords: dict[str, Sequence] = {"row": frame.index.to_list()}
     if len(design.columns):
         coords["covariate"] = list(design.columns)
     if len(nu_design.columns):
