@@ -482,6 +482,7 @@ def train(
     rng: np.random.Generator,
     steps: int = 1000,
     refresh: int = 100,
+    rate: float = 1e-3,
 ) -> np.ndarray:
     """Adam on the log-posterior, nodes of the conditional mixture renewed every ``refresh`` steps.
 
@@ -506,7 +507,7 @@ def train(
         first = 0.9 * first + 0.1 * slope
         second = 0.999 * second + 0.001 * slope**2
         unbiased = first / (1 - 0.9 ** (step + 1)), second / (1 - 0.999 ** (step + 1))
-        theta = theta + 0.01 * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
+        theta = theta + rate * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
     return theta
 
 

@@ -258,9 +258,13 @@ class AnchoredRule:
         step = point - self.coordinates.of(self.centre)
         return float(logsumexp(terms)) + float(step @ self._shift)
 
+    def node_weights(self, point: np.ndarray) -> np.ndarray:
+        """Share of each distinct row of statistics in the sum at coordinates, shape (M,)."""
+        return softmax(self._rows @ point + self._log_weights)
+
     def mean_and_covariance(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and second derivatives of log Z at coordinates: (r,) and (r, r)."""
-        weights = softmax(self._rows @ point + self._log_weights)
+        weights = self.node_weights(point)
         mean = weights @ self._rows
         half = (self._rows - mean) * np.sqrt(weights)[:, None]
         return mean + self._shift, half.T @ half
