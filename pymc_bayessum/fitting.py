@@ -165,13 +165,12 @@ class PottsFit:
         ratio = n_nodes / max(1, size)
         # The inverse of a covariance estimated from N draws in r dimensions is N / (N - r) too big.
         excess = np.sqrt(ratio / (ratio - 1.0)) - 1.0 if ratio > 1.0 else np.inf
-        verdict = (
-            "enough for NUTS" if ratio >= 5.0 else f"NUTS needs {5 * size} at least: fit with n="
-        )
+        needed = f"NUTS needs {5 * size} at least: fit with n={10 * size}"
+        verdict = "enough for NUTS" if ratio >= 5.0 else needed
         return (
-            f"{n_nodes} draws for {size} identifiable parameters: NUTS with this rule gives sds "
-            f"about {100 * excess:.0f}% too wide, more where states are rare; {10 * size} draws keep them within 7%; {verdict}"
-            + ("" if ratio >= 5.0 else f"{10 * size}")
+            f"{n_nodes} draws for {size} identifiable parameters ({verdict}). Posterior sds with "
+            f"this rule come out some {100 * excess:.0f}% too wide, more where states are rare; "
+            f"{10 * size} draws keep that within 7%"
         )
 
 

@@ -40,7 +40,7 @@ from .measures.supports import (
     take,
 )
 from .potts_estimates import EstimatedLogZ
-from .potts_statistics import PottsLayout
+from .potts_rules import PottsRule
 from .rules import Rule
 
 __all__ = ["Reference", "ReferenceValue", "choose_reference"]
@@ -54,7 +54,7 @@ TAIL_SHARE = 1e-13
 FRESH_NODES = 20_000
 QUADRATURE_NODES = 200
 #: States drawn around the posterior for each of two independent halves of a reference.
-ANCHORED_NODES = 20_000
+ANCHORED_NODES = 8_000
 #: Principal axes of the posterior with an anchor on either side, where there are not more.
 MOST_AXES = 4
 _BLOCK = 32
@@ -134,7 +134,7 @@ def choose_reference(
         return _Given(normalizer.reference)
     node = normalizer.log_z.owner
     if node is not None and isinstance(node.op, EstimatedLogZ):
-        return _Anchored(node.op.rule.layout, random_seed)
+        return _Anchored(node.op.rule, random_seed)
     rule = normalizer.rule
     if rule is None or not normalizer.nodes or rule.reach.support is None:
         return None
@@ -275,27 +275,41 @@ class _FreshNodes(_Ready):
 class _Anchored:
     """States drawn at the posterior mean, and along its main axes where these are few.
 
-    Two rules from independent draws; the reference is their mean.
+    Two rules from independent draws; the reference is their mean.  They know log Z up to a
+    constant, on which no posterior depends, and agree with the estimate at the posterior mean.
     """
 
-    description = f"{2 * ANCHORED_NODES} states drawn around the posterior mean"
+    description = f"{2 * ANCHORED_NODES} states drawn around the posterior mean, where both agree"
 
-    def __init__(self, layout: PottsLayout, random_seed: Any):
-        self.layout = layout
+    def __init__(self, rule: PottsRule | AnchoredRule, random_seed: Any):
+        self.rule = rule
         self.rng = as_generator(random_seed)
         self.halves: list[AnchoredRule] = []
+        self.levels: list[float] = []
 
     def prepare(self, inputs: Sequence[Sequence[np.ndarray]]) -> None:
         thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in inputs])
         anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
         self.halves = [
-            anchored_rule_at(self.layout, anchors, n=ANCHORED_NODES, rng=self.rng, constant=False)
+            anchored_rule_at(
+                self.rule.layout,
+                anchors,
+                n=ANCHORED_NODES,
+                n_moments=ANCHORED_NODES,
+                rng=self.rng,
+                constant=False,
+            )
             for _ in range(2)
         ]
+        level = self.rule._log_z(np, anchors[0])
+        self.levels = [float(level - half._log_z(np, anchors[0])) for half in self.halves]
 
     def __call__(self, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray]) -> ReferenceValue:
         (theta,) = inputs
-        first, second = (half._log_z(np, theta) for half in self.halves)
+        first, second = (
+            half._log_z(np, theta) + level
+            for half, level in zip(self.halves, self.levels, strict=True)
+        )
         points = theta.reshape(-1, theta.shape[-1])
         sd = max(
             np.sqrt(half._change_variance(np, point) / 2)
