@@ -186,17 +186,21 @@ def _cumulants_jvp(order, primals, tangents):
 
 
 def _derivatives_jvp(function, highest, order, primals, tangents, *before):
-    """Tangents of outputs that are derivatives, from the outputs of one order more."""
-    if order == highest:
-        raise NotImplementedError(f"derivatives above order {highest} are not computed")
+    """Tangents of outputs that are derivatives, from the outputs of one order more.
+
+    Those of the highest order that is computed are NaN; they are asked for, and not used, on the
+    way to second derivatives.
+    """
     (*_, by_eta, by_nu) = tangents
     orders = derivative_orders(order)
-    values = dict(
-        zip(derivative_orders(order + 1), function(*before, order + 1, *primals), strict=True)
-    )
+    known = min(order + 1, highest)
+    values = dict(zip(derivative_orders(known), function(*before, known, *primals), strict=True))
     return (
         tuple(values[o] for o in orders),
-        tuple(values[a + 1, b] * by_eta + values[a, b + 1] * by_nu for a, b in orders),
+        tuple(
+            values.get((a + 1, b), jnp.nan) * by_eta + values.get((a, b + 1), jnp.nan) * by_nu
+            for a, b in orders
+        ),
     )
 
 
