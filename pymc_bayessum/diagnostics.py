@@ -37,6 +37,8 @@ __all__ = ["CheckedTree", "check_normalizer", "correct"]
 #: No posterior mean may move by more than this many posterior sds.
 HARMLESS_SHIFT = 0.1
 GOOD_KHAT = 0.5
+#: Weights below this many times their mean are much the same, whatever their tail.
+EQUAL_WEIGHTS = 2.0
 #: No time budget goes below this many draws.
 LEAST_DRAWS = 50
 MINIMUM_ESS = 50
@@ -382,7 +384,10 @@ def _judge_draws(check: xr.Dataset) -> tuple[str, str]:
         return UNTRUSTED, trouble
     if np.isinf(khat) and n_draws < MINIMUM_DRAWS:
         return UNTRUSTED, f"{n_draws} draws are too few to tell how far the posterior has moved"
-    if khat >= threshold:
+    # A heavy tail of weights that are all alike has nothing to be heavy with.
+    largest = n_draws * float(np.exp(check["log_weight"].values.max()))
+    harmless = shift <= HARMLESS_SHIFT and (khat < GOOD_KHAT or largest < EQUAL_WEIGHTS)
+    if khat >= threshold and not harmless:
         return UNTRUSTED, (
             f"the posterior has moved further than its draws reach: Pareto k {khat:.2f} is above "
             f"{threshold:.2f}"
@@ -393,7 +398,7 @@ def _judge_draws(check: xr.Dataset) -> tuple[str, str]:
             f"the reference is not accurate enough to tell: its own error moves the "
             f"log-likelihood by {noise:.2g} from draw to draw"
         )
-    if khat < GOOD_KHAT and shift <= HARMLESS_SHIFT:
+    if harmless:
         return "good", f"no posterior mean moves by more than {max(shift, 1e-3):.2g} of its sd"
     if ess < MINIMUM_ESS:
         return UNTRUSTED, f"the weights leave only {ess:.1f} effective draws of {n_draws}"

@@ -13,6 +13,7 @@ from pytensor.compile.builders import OpFromGraph
 import pymc_bayessum as pbs
 from pymc_bayessum import datasets, diagnostics, evaluation
 from pymc_bayessum.diagnostics import CheckedTree
+from pymc_bayessum.importance import khat_threshold, smooth_weights
 
 PRIOR_RATE = 1.0
 COUNTS = np.random.default_rng(0).geometric(1 - np.exp(-0.3), size=40) - 1
@@ -134,6 +135,31 @@ def test_a_constant_error_does_no_harm():
     checked = check(draws_of(rule), model)
     assert checked["normalizer"].attrs["verdict"] == "good"
     assert checked["normalizer"]["times"].item() == pytest.approx(len(COUNTS))
+
+
+def test_a_heavy_tail_of_nearly_equal_weights_is_no_reason_for_distrust():
+    pareto = np.random.default_rng(2).pareto(1 / 0.8, size=400)
+    for scale, verdict in ((0.005, "good"), (1.0, "not to be trusted")):
+        weights = smooth_weights(np.log1p(scale * pareto))
+        assert weights.khat > 0.6
+        dims = ("chain", "draw", "normalizer")
+        zeros = (dims, np.zeros((1, 400, 1)))
+        group = xr.Dataset(
+            {
+                **dict.fromkeys(["log_z", "reference_sd", "reference_noise"], zeros),
+                "log_weight": (dims[:2], weights.log_weights[None]),
+                "times": ("normalizer", [1.0]),
+                "reference": ("normalizer", ["exact"]),
+            },
+            attrs={
+                "khat": weights.khat,
+                "khat_threshold": khat_threshold(400),
+                "ess": weights.ess,
+                "shift": weights.shift,
+                "draws": 400,
+            },
+        )
+        assert diagnostics._judge_draws(group)[0] == verdict
 
 
 def test_no_positive_sum_is_reported():

@@ -98,10 +98,11 @@ def test_its_own_reference_comes_first():
 
 def test_states_around_the_posterior_for_graphs_without_elimination():
     edges = graphs.grid(4, 4)
-    layout = anchored_rule(0.0, 0.3, edges, ising=True, n=100, rng=0).layout
+    rule = anchored_rule(0.1, 0.35, edges, ising=True, n=2000, rng=0)
+    layout = rule.layout
     rng = np.random.default_rng(3)
     thetas = rng.normal([0.1, 0.35], 0.03, size=(60, 2))
-    reference = _Anchored(layout, 5)
+    reference = _Anchored(rule, 5)
     reference.prepare([[theta] for theta in thetas])
     plan = elimination_plan(edges, 16, 2)
     exact, found, noise, sds = [], [], [], []
@@ -111,8 +112,9 @@ def test_states_around_the_posterior_for_graphs_without_elimination():
         found.append(value.log_z)
         noise.append(value.noise)
         sds.append(value.sd)
-    # The constant is left open; what varies over the draws must be right.
+    # What varies over the draws must be right; the constant is that of the rule.
     error = np.array(found) - exact
-    assert error.std() < 3e-3
-    assert max(sds) < 0.02
-    assert np.std(noise) < 5e-3
+    assert error.std() < 5e-3
+    assert abs(error.mean()) < 0.05
+    assert max(sds) < 0.03
+    assert np.std(noise) < 8e-3
