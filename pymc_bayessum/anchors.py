@@ -274,6 +274,21 @@ class AnchoredRule:
         steps = self.coordinates.of(theta) - self.coordinates.of(self.anchors)
         return np.einsum("ki,kij,kj->k", steps, self._test_covariances, steps)
 
+    def v(self, theta: np.ndarray) -> float:
+        r"""Variance V of the log ratio at a parameter vector, on held-out draws.
+
+        To the nearest anchor; or, where several anchors surround the parameters, the V at which a
+        single anchor would be left with the same effective sample size, :math:`\log(N / (K\,
+        \mathrm{ESS}))`, if that is less.
+        """
+        nearest = float(self.variances(theta).min())
+        if len(self.anchors) == 1:
+            return nearest
+        ratio = self._test_rows @ self.coordinates.of(theta) + self._test_log_weights
+        effective = 1.0 / np.square(softmax(ratio)).sum()
+        pooled = np.log(len(ratio) / len(self.anchors) / effective)
+        return float(min(nearest, max(0.0, pooled)))
+
     @property
     def predicted_error(self) -> float:
         """Predicted error of a change of log Z at the edge of reach, where V = 0.5."""
@@ -284,8 +299,8 @@ class AnchoredRule:
     def reach(self) -> str:
         """One line: for which parameters it answers, and up to where."""
         return (
-            f"parameters for which V, the variance of the log ratio to the nearest of "
-            f"{len(self.anchors)} anchors, is at most {V_LIMIT}"
+            f"parameters for which V, the variance of the log ratio to {len(self.anchors)} "
+            f"anchor(s) on draws held out, is at most {V_LIMIT}"
         )
 
     def report(self, h: Any = None, J: Any = None, n_rows: int = 1) -> dict[str, Any]:
@@ -301,7 +316,7 @@ class AnchoredRule:
         Returns
         -------
         dict
-            ``V`` (variance of the log ratio to the nearest anchor), ``var_g`` (variance, over
+            ``V`` (variance of the log ratio, see :meth:`v`), ``var_g`` (variance, over
             held-out draws of all anchors, of the log ratio to their mixture), ``ess`` (absolute),
             ``log_z``, ``predicted_error`` (of the change from the centre, which is what a
             posterior depends on), ``constant_error``, ``rows_times_error``, ``flagged`` (V above
@@ -314,7 +329,7 @@ class AnchoredRule:
         now = self.coordinates.of(theta)
         ratio = self._test_rows @ now + self._test_log_weights
         weights = softmax(ratio)
-        v = float(self.variances(theta).min())
+        v = self.v(theta)
         error = float(np.sqrt(self._change_variance(np, theta)))
         scale = self.n_nodes / len(self._test_rows) / self.inflation
         return {

@@ -21,9 +21,9 @@ from pymc_bayessum.graphs import EliminationOrder, as_edges, elimination_order
 
 __all__ = ["EliminationPlan", "elimination_plan", "is_affordable"]
 
-#: Table entries up to which elimination is chosen by default: some 20 ms a value, 60 ms with all
-#: marginals. A lattice of 3 states and width 10, or of 2 states and width 15, is just within.
-AFFORDABLE_ENTRIES = 5e6
+#: Table entries up to which elimination is chosen by default: some 6 ms a value, 20 ms with all
+#: marginals. A lattice of 9 x 9 with 3 states or of 14 x 14 with 2 is within.
+AFFORDABLE_ENTRIES = 2e6
 #: Table entries and bytes up to which elimination is done at all, when asked for.
 LARGEST_ENTRIES = 5e8
 LARGEST_MEMORY = 4e9

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numba import njit
 
-from pymc_bayessum.elimination import EliminationPlan, elimination_plan, is_affordable
+from pymc_bayessum.elimination import EliminationPlan, elimination_plan
 from pymc_bayessum.potts_statistics import PottsLayout
 
 __all__ = [
@@ -32,6 +32,8 @@ __all__ = [
 
 #: Sweeps a chain makes before its state counts as a draw, unless told otherwise.
 SWEEPS = 200
+#: Table entries up to which draws are exact: they need one pass of elimination, without marginals.
+EXACT_ENTRIES = 1e7
 #: Uniform numbers generated at a time.
 _BLOCK = 2_000_000
 #: Spread of log weights within one conditional up to which products are used instead of logs.
@@ -76,7 +78,7 @@ def sample_exact(
     return layout.decode(plan.draw(prepared, n, rng))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _prepared(plan: EliminationPlan, fields: bytes, couplings: bytes) -> tuple[np.ndarray, ...]:
     """Elimination with these parameters, kept: backends ask for one draw at a time."""
     shape = (plan.n_sites, plan.n_states)
@@ -241,8 +243,9 @@ def sample_states(
 
 
 def choose_sampler(layout: PottsLayout, J: Any) -> SamplerName:
-    """Exact while elimination is affordable, else Swendsen-Wang if it applies, else Gibbs."""
-    if is_affordable(elimination_plan(layout.edges, layout.n_sites, layout.n_states)):
+    """Exact up to :data:`EXACT_ENTRIES`, else Swendsen-Wang if it applies, else Gibbs."""
+    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
+    if plan.cost <= EXACT_ENTRIES:
         return "exact"
     return "swendsen-wang" if is_ferromagnetic(layout, J) else "gibbs"
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pytensor.compile.mode import Mode
 from pytensor.gradient import DisconnectedInputError
+from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import vectorize_graph
 from scipy.special import gammaln
 
@@ -26,7 +28,8 @@ from pymc_bayessum.logsum import (
 )
 from pymc_bayessum.rules import bayes_sum, poisson_rule
 
-PYTHON = "FAST_COMPILE"  # no compiler in the way: these tests are about the graph
+# No compiler in the way: these tests are about the graph.
+PYTHON = Mode(linker="py", optimizer="fast_compile")
 
 
 def compiled(inputs, outputs):
@@ -185,7 +188,14 @@ class TestDerivatives:
         product = pytensor.grad(pt.sum(grad * v), theta)
         pushed = pytensor.gradient.pushforward(grad, theta, v)
         return compiled(
-            [theta, v], [value, grad, pytensor.gradient.hessian(value, theta), product, pushed]
+            [theta, v],
+            [
+                value,
+                grad,
+                pt.stack([pytensor.grad(grad[k], theta) for k in range(2)]),
+                product,
+                pushed,
+            ],
         )
 
     @pytest.mark.parametrize("theta", [(0.5, 1.0), (2.0, 1.3), (-1.0, 0.2)])
@@ -403,9 +413,8 @@ class TestFinding:
 
         (found,) = find_normalizers(log_normalizer(log_f, counting_rule))
         other = np.array([0, 3, 50])
-        direct = compiled([t], log_f(pt.constant(other)))
-        moved = compiled([t], found.log_f_at(other))
-        np.testing.assert_allclose(moved([0.3, 2.0]), direct([0.3, 2.0]))
+        direct = log_f(pt.constant(other, name="nodes"))
+        assert equal_computations([found.log_f_at(other)], [direct])
 
     def test_with_a_shift(self, counting_rule):
         t = pt.vector("t")

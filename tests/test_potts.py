@@ -333,6 +333,7 @@ OTHER = ExactNormalizer(PottsLayout(L, S, EDGES, "shared", "edge"))
             r"width 39, .*limit is 5e\+08 entries.*anchored_rule",
         ),
         (lambda: pm.logp(pbs.Ising.dist(0.1, 0.1, WIDE), np.ones(40)), "elimination width 39"),
+        (lambda: pbs.Potts.dist(pt.dmatrix("h"), 0.1, EDGES), "h must have a known shape"),
         (lambda: pbs.Ising.dist(0.1, 0.1, EDGES, n_states=3), "n_states of an Ising model is 2"),
         (
             lambda: pbs.Potts.dist(FIELDS["shared"], 0.1, EDGES, normalizer=OTHER),

@@ -14,6 +14,7 @@ from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.utils import MissingInputError
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
@@ -256,12 +257,17 @@ def _no_normalizer(layout: PottsLayout) -> str:
     )
 
 
-def _with_known_shape(value: Any) -> Any:
+def _with_known_shape(name: str, value: Any) -> Any:
     """Write the lengths that named dimensions have now into the type of a symbolic parameter."""
     if not isinstance(value, TensorVariable) or None not in value.type.shape:
         return value
     lengths = constant_fold(tuple(value.shape), raise_not_constant=False)
-    return pt.specify_shape(value, tuple(_length(length) for length in lengths))
+    try:
+        return pt.specify_shape(value, tuple(_length(length) for length in lengths))
+    except MissingInputError as error:
+        raise ValueError(
+            f"{name} must have a known shape, got {value.type.shape}: use pt.specify_shape"
+        ) from error
 
 
 def _length(length: Any) -> int:
@@ -307,7 +313,7 @@ def _positive(sweeps: Any) -> int:
 def _as_parameter(name: str, value: Any) -> Any:
     """Check a parameter given as numbers, and resolve the shape of a symbolic one."""
     if value is None or isinstance(value, Variable):
-        return _with_known_shape(value)
+        return _with_known_shape(name, value)
     numbers = np.asarray(value, dtype=float)
     if not np.isfinite(numbers).all():
         raise ValueError(f"{name} must be finite, got {numbers[~np.isfinite(numbers)][0]}")
@@ -399,8 +405,8 @@ class Potts(_GraphDistribution):
     ========  ==========================================================================
     Support   :math:`x \in \{0, \ldots, S-1\}^L`, one row an observation
     logp      one number a row; log Z is computed once for each set of parameters
-    Draws     exact where elimination is affordable; else Swendsen-Wang (with Gibbs
-              sweeps between) for couplings that reward agreement, else Gibbs
+    Draws     exact by elimination up to 10 million table entries; else Swendsen-Wang (with
+              Gibbs sweeps between) for couplings that reward agreement, else Gibbs
     ========  ==========================================================================
 
     Signs are plus throughout: a larger ``h[i, s]`` makes state ``s`` at site ``i`` more probable,
@@ -426,8 +432,8 @@ class Potts(_GraphDistribution):
     coupling : {"scalar", "edge", "shared", "full"}, optional
         Which of the four forms ``J`` has, for a batch of couplings whose shape leaves it open.
     normalizer : None, "exact", or a rule
-        None: exact by elimination up to 5 million table entries (lattices of width 10 with 3
-        states, 15 with 2), beyond that an anchored rule built from the observed data. "exact":
+        None: exact by elimination up to 2 million table entries (square lattices of width 9 with
+        3 states, 14 with 2), beyond that an anchored rule built from the observed data. "exact":
         elimination up to 500 million entries. Or a `Rule` over rows of states, or what
         `anchored_rule` and `potts_rule` return.
     sweeps : int

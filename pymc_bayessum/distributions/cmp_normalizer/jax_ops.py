@@ -54,7 +54,7 @@ def _nodes(eta: Any, nu: Any) -> tuple[Any, ...]:
     of what its terms are divided by, and a function from numbers j of nodes to terms p, distances
     d = x - m and g = L(x) - L(m), along a new last axis.
     """
-    valid = (nu >= 0) & (nu < jnp.inf) & jnp.isfinite(eta)
+    valid = (nu >= 0) & (nu < 1e100) & (jnp.abs(eta) < 1e100)
     eta, nu = jnp.where(valid, eta, -1.0), jnp.where(valid, nu, 1.0)
     positive = jnp.where(nu > 0, nu, 1.0)
     log_mode = jnp.where(nu > 0, eta / positive, -jnp.inf)
@@ -74,7 +74,8 @@ def _nodes(eta: Any, nu: Any) -> tuple[Any, ...]:
     reach = 2.0 * _DROP * square
     safe_mode = jnp.where(bell, mode, 1.0)
     end = safe_mode + third + jnp.sqrt(third * third + reach)
-    end = (end - safe_mode + _DROP / positive) / jnp.log(end / safe_mode)
+    slope = jnp.log(jnp.maximum(end / safe_mode, 1.1))
+    end = jnp.where(end > 1.1 * safe_mode, (end - safe_mode + _DROP / positive) / slope, end)
     short = bell & near & (end < kernels._SHORT)
     near &= ~short
     step = jnp.maximum(1.0, jnp.floor(kernels.SPACING * jnp.sqrt(square)))

@@ -208,7 +208,7 @@ def _terms(eta, nu, p, d, g):
     Returns the number of nodes (0 where not answered for), x0, L(x0), and the log of what p
     has been divided by.
     """
-    if not (nu >= 0.0 and -math.inf < eta < math.inf and nu < math.inf):
+    if not (0.0 <= nu < 1e100 and -1e100 < eta < 1e100):
         return 0, 0.0, 0.0, 0.0
     mode, square = _mode_and_width(eta, nu)
     if square == 0.0:
@@ -223,7 +223,8 @@ def _terms(eta, nu, p, d, g):
         third = DROP / (3.0 * nu)
         reach = 2.0 * DROP * square
         end = mode + third + math.sqrt(third * third + reach)
-        end = (end - mode + DROP / nu) / _log(end / mode)
+        if end > 1.1 * mode:
+            end = (end - mode + DROP / nu) / _log(end / mode)
         if near and end < _SHORT:
             near = False
         else:
@@ -246,8 +247,7 @@ def _terms(eta, nu, p, d, g):
     n_right = max(n_right, 3.0)
     if centre + (n_right + 3) * step >= _TABLE and centre - n_left * step < _SMALLEST_STIRLING:
         n_left = np.floor((centre - _SMALLEST_STIRLING) / step)
-    n = int(n_left + n_right + 1.0)
-    n = min((n + 3) // 4 * 4, N_TERMS)
+    n = (int(min(n_left + n_right + 1.0, N_TERMS)) + 3) // 4 * 4
     first = centre - n_left * step
     kind = _TABULATED if first + n * step < _TABLE else _STIRLING
     _fill_terms(kind, n, n, first, step, centre, eta, nu, p, d, g)
@@ -611,7 +611,7 @@ def _interpolate(sum_row, what, at, nu, work, row, out):
         x = at[i]
         cell = -1
         if usable and low < x < high:
-            cell = index[int((x - low) * per_slot)]
+            cell = index[min(int((x - low) * per_slot), _SLOTS - 1)]
         if cell < 0:
             row[0] = math.nan
             sum_row(what, x, nu, work.ctypes, n_outputs, row.ctypes)
@@ -687,7 +687,7 @@ def _guess_rates(sum_row, log_mu, nu, work, row, eta):
         if _SMALLEST_NU < nu[i] < 1e3 and low <= log_mu[i] <= high:
             u = (log_mu[i] - low) / width
             v = (_log(nu[i]) - low_v) / width_v
-            a, b = int(u), int(max(v, 0.0))
+            a, b = min(int(u), n_mu - 1), min(int(max(v, 0.0)), n_nu - 1)
             u, v = 2.0 * (u - a) - 1.0, 2.0 * (v - b) - 1.0
             total = 0.0
             for j in range(q - 1, -1, -1):
