@@ -160,6 +160,8 @@ def test_several_anchors_reach_further_also_near_critical(coupling):
     assert one.change_sd(None, tests[-1]) > 1.5 * predicted[-1]
     assert one.report(None, tests[-1])["flagged"]
     assert not rule.report(None, tests[3])["flagged"]
+    assert rule.report(None, 3.0)["flagged"]
+    assert rule.v(np.array([tests[4]])) <= rule.variances(np.array([tests[4]])).min()
 
 
 def test_log_z_is_convex_and_finite_everywhere(dense):
