@@ -4,7 +4,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from graph_models import listed
-from pytensor.gradient import grad, hessian
+from pytensor.gradient import grad
 from pytensor.graph import FunctionGraph, rewrite_graph
 
 from pymc_bayessum import graphs
@@ -37,13 +37,6 @@ def test_value_gradient_and_hessian(truth, mode):
     assert abs(value - truth[0]) < 1e-10
     np.testing.assert_allclose(gradient, truth[1], atol=1e-10)
     np.testing.assert_allclose(second, truth[2] @ step, atol=1e-10)
-
-
-def test_whole_hessian(truth):
-    theta = pt.dvector("theta", shape=(4,))
-    log_z = ExactNormalizer(LAYOUT).log_z(theta[:3], theta[3])
-    value = hessian(log_z, theta).eval({theta: THETA}, mode="FAST_COMPILE")
-    np.testing.assert_allclose(value, truth[2], atol=1e-10)
 
 
 @pytest.mark.parametrize("mode", MODES)
