@@ -229,6 +229,17 @@ def test_draws():
     np.testing.assert_allclose(seen, sites, atol=0.035)
 
 
+@pytest.mark.filterwarnings("ignore:The RandomType SharedVariables")
+def test_draws_under_jax():
+    pytest.importorskip("jax")
+    rv = pbs.Potts.dist(FIELDS["full"] + [500.0, 0.0, 0.0], 0.5, EDGES, shape=(2, 3, L))
+    x = pm.draw(rv, random_seed=3, mode="JAX")
+    assert x.shape == (2, 3, L)
+    assert (x == 0).all()
+    free = pbs.Ising.dist(0.0, 0.0, EDGES, shape=(400, L))
+    assert abs(pm.draw(free, random_seed=3, mode="JAX").mean()) < 0.1
+
+
 def test_draws_of_a_batch_by_the_op_itself():
     h = np.zeros((2, 1, S))
     h[0, :, 0] = h[1, :, 1] = 500.0

@@ -12,6 +12,7 @@ from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
+from pytensor.compile.mode import optdb
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.utils import MissingInputError
@@ -27,6 +28,7 @@ from ..potts_energies import row_logp, symbolic_energy
 from ..potts_statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
 from ..rules import Rule
 from ..samplers import SWEEPS, sample_states
+from .cmp_normalizer.ops import LoadForJax
 
 __all__ = ["Ising", "Potts"]
 
@@ -102,6 +104,9 @@ def _numba_potts(op: PottsRV, node: Any) -> Any:
         return row
 
     return random, None
+
+
+optdb.register("load_potts_for_jax", LoadForJax(f"{__package__}.potts_jax"), "jax", position=0)
 
 
 @_logprob.register(PottsRV)
