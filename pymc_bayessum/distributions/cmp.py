@@ -25,6 +25,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.distributions._random import draw_cmp, draw_cmp_array
 from pymc_bayessum.distributions.cmp_normalizer.kernels import (
     LOG_MAX_MODE,
+    MAX_PEAK,
     MAX_WIDTH,
     rate_of_mean,
 )
@@ -43,6 +44,10 @@ from pymc_bayessum.logsum import log_normalizer, normalized
 from pymc_bayessum.rules import Rule
 
 __all__ = ["CMP", "cmp_log_z", "cmp_mean", "cmp_variance"]
+
+# Derivatives hold counts divided by the parameter: bounds that keep them within double precision.
+LARGEST_COUNT = 1e15
+LOG_SMALLEST = -600.0
 
 
 class CMPRV(RandomVariable):
@@ -166,8 +171,9 @@ class CMP(Discrete):
 
     Notes
     -----
-    The default normaliser answers where the mode is at most :math:`2^{20}` and a summand that is
-    still felt at zero is at most :math:`2^{17}` wide (so with nu = 0 for means up to 1.3e5).
+    The default normaliser answers where the mode is at most :math:`2^{20}` (and nu times it at
+    most 1e12) and a summand that is still felt at zero is at most :math:`2^{17}` wide (so with
+    nu = 0 for means up to 1.3e5).
     Beyond, the log-probability is -inf, and so it is where there is no distribution (nu = 0 and
     lam >= 1). Constant parameters beyond the answered range raise ValueError.
 
@@ -322,7 +328,10 @@ def _answered(parametrization: str, first: Any, nu: Any) -> Any:
             eta = np.where(nu * first > 10, nu * np.log(mode), eta + (nu - 1) * np.log1p(first))
         log_mode = np.where(nu > 0, eta / nu, np.where(eta < 0, -np.inf, np.inf))
         wide = width(eta, nu) > MAX_WIDTH
-        return (log_mode <= LOG_MAX_MODE) & ~(wide & (log_mode + np.log(nu) < 4))
+        log_peak = log_mode + np.log(nu)
+        return (
+            (log_mode <= LOG_MAX_MODE) & (log_peak <= np.log(MAX_PEAK)) & ~(wide & (log_peak < 4))
+        )
 
 
 def _rate_and_log_z(op: CMPRV, first: Any, nu: Any) -> tuple[Any, Any, Any]:
@@ -351,12 +360,12 @@ def _is_count(value: Any) -> Any:
     """Whether a value is a whole number from zero on: True where that is known beforehand."""
     if isinstance(value, Constant):
         data = np.asarray(value.data)
-        if np.all((data >= 0) & (data == np.floor(data)) & (data < np.inf)):
+        if np.all((data >= 0) & (data == np.floor(data)) & (data < LARGEST_COUNT)):
             return True
     whole = pt.ge(value, 0)
     if value.dtype.startswith(("int", "uint", "bool")):
         return whole
-    return pt.and_(whole, pt.and_(pt.eq(value, pt.floor(value)), pt.lt(value, np.inf)))
+    return pt.and_(whole, pt.and_(pt.eq(value, pt.floor(value)), pt.lt(value, LARGEST_COUNT)))
 
 
 @_logprob.register(CMPRV)
@@ -368,6 +377,7 @@ def _cmp_logp(op, values, rng, size, first, nu, **kwargs):
     count = value if valid is True else pt.switch(valid, value, 0)
     count = pt.cast(count, "float64")  # log-factorials of small integer types are single precision
     result = normalized(count * eta - nu * factln(count), log_z)
+    result = pt.switch(log_first > LOG_SMALLEST, result, -np.inf)
     if valid is not True:
         result = pt.switch(valid, result, -np.inf)
     return _check(result, log_first, nu, op)

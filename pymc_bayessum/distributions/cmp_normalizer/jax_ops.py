@@ -54,12 +54,13 @@ def _nodes(eta: Any, nu: Any) -> tuple[Any, ...]:
     of what its terms are divided by, and a function from numbers j of nodes to terms p, distances
     d = x - m and g = L(x) - L(m), along a new last axis.
     """
-    valid = (nu >= 0) & (nu < 1e100) & (jnp.abs(eta) < 1e100)
+    valid = (nu >= 0) & (nu <= kernels.MAX_PEAK) & (jnp.abs(eta) < 1e15)
     eta, nu = jnp.where(valid, eta, -1.0), jnp.where(valid, nu, 1.0)
     positive = jnp.where(nu > 0, nu, 1.0)
     log_mode = jnp.where(nu > 0, eta / positive, -jnp.inf)
     valid &= log_mode <= kernels.LOG_MAX_MODE
     mode = jnp.exp(jnp.minimum(log_mode, kernels.LOG_MAX_MODE))
+    valid &= nu * mode <= kernels.MAX_PEAK
     bell = nu * mode >= 1.0
     decay = OFFSET * nu - eta
     argument = decay - nu * jnp.log(positive)

@@ -41,6 +41,9 @@ LOG_MAX_MODE = math.log(2.0**20)
 MAX_WIDTH = FIRST_SCALE * 2.0 ** (N_SCALES / 2)
 """Summands near zero with a width beyond this are not answered for."""
 
+MAX_PEAK = 1e12
+"""Nor are they where the rounding of nu times the mode would show in log Z."""
+
 NEAR_PEAK = 48.0
 SPACING = 0.66  # of a width, for a bell that has left zero
 DROP = 37.0  # terms below exp(-DROP) of the largest are left out
@@ -158,6 +161,8 @@ def _mode_and_width(eta, nu):
         if log_mode > LOG_MAX_MODE:
             return 0.0, 0.0
         mode = _exp(log_mode)
+        if nu * mode > MAX_PEAK:
+            return 0.0, 0.0
         if nu * mode >= 1.0:
             return mode, mode / nu
         decay = OFFSET * nu - eta
@@ -208,7 +213,7 @@ def _terms(eta, nu, p, d, g):
     Returns the number of nodes (0 where not answered for), x0, L(x0), and the log of what p
     has been divided by.
     """
-    if not (0.0 <= nu < 1e100 and -1e100 < eta < 1e100):
+    if not (0.0 <= nu <= MAX_PEAK and -1e15 < eta < 1e15):
         return 0, 0.0, 0.0, 0.0
     mode, square = _mode_and_width(eta, nu)
     if square == 0.0:
