@@ -7,6 +7,10 @@ beside us in the same process; read the ratios, the seconds are this machine's.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import tempfile
 import time
 
 import mpmath as mp
@@ -243,6 +247,55 @@ def map_fit(quick: bool) -> None:
     console.print(table)
 
 
+COMPILE_SCRIPT = """
+import time, numpy as np, pymc as pm, pytensor.tensor as pt, pymc_bayessum as pbs
+rng = np.random.default_rng(0)
+x = rng.normal(size=(1000, 3))
+with pm.Model() as model:
+    beta, nu = pm.Normal("beta", shape=3), pm.HalfNormal("nu")
+    NAME
+begin = time.perf_counter()
+function = model.logp_dlogp_function(ravel_inputs=True)
+function.set_extra_values({})
+function(np.zeros(4))
+print(time.perf_counter() - begin)
+"""
+COMPILED = {
+    "pm.Poisson": "pm.Poisson('y', pt.exp(x @ beta) * nu, observed=np.ones(1000, int))",
+    "CMP rate": "pbs.CMP('y', lam=pt.exp(x @ beta), nu=nu, observed=np.ones(1000, int))",
+    "CMP mode": "pbs.CMP('y', mode=pt.exp(x @ beta), nu=nu, observed=np.ones(1000, int))",
+    "CMP mean": "pbs.CMP('y', mu=pt.exp(x @ beta), nu=nu, observed=np.ones(1000, int))",
+    "CMP mean, nu by row": "pbs.CMP('y', mu=pt.exp(x @ beta), nu=nu * pt.exp(0.1 * x[:, 0]), "
+    "observed=np.ones(1000, int))",
+}
+
+
+def compile_times() -> None:
+    """Compile in processes of their own: with an empty cache, and once more with what it left."""
+    table = Table(title="seconds to compile a regression's log-probability and gradient")
+    for column in ["model", "cold", "warm"]:
+        table.add_column(column, justify="right" if column != "model" else "left")
+    for name, line in COMPILED.items():
+        script = COMPILE_SCRIPT.replace("NAME", line)
+        with tempfile.TemporaryDirectory() as cache:
+            flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={cache}".lstrip(",")
+            environment = os.environ | {"PYTENSOR_FLAGS": flags, "NUMBA_CACHE_DIR": cache}
+            seconds = [
+                float(
+                    subprocess.run(
+                        [sys.executable, "-c", script],
+                        env=environment,
+                        check=True,
+                        capture_output=True,
+                        text=True,
+                    ).stdout
+                )
+                for _ in range(2)
+            ]
+        table.add_row(name, *(f"{each:.1f}" for each in seconds))
+    console.print(table)
+
+
 def stress(quick: bool) -> None:
     """Check that no parameter makes the density NaN or +inf, nor its gradient infinite."""
     n = 50_000 if quick else 1_000_000
@@ -274,6 +327,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     accuracy(quick)
     speed(quick)
+    compile_times()
     map_fit(quick)
     stress(quick)
 

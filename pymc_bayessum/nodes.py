@@ -1,16 +1,24 @@
-"""Where to evaluate the summand: distinct draws and graded grids."""
+"""Where to evaluate the summand: distinct draws, evenly spread points and graded grids."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.stats import qmc
 
-from .arguments import integer, real
-from .measures import Measure
-from .measures.supports import Points
+from .arguments import as_generator, integer, real
+from .measures import (
+    Measure,
+    Product,
+    ProductCategorical,
+    UniformCategorical,
+    UniformInterval,
+    UniformSpins,
+)
+from .measures.supports import Points, rows, take
 
-__all__ = ["distinct", "graded"]
+__all__ = ["distinct", "graded", "spread"]
 
 
 def distinct(measure: Measure, n: int, rng: Any = None) -> Points:
@@ -40,6 +48,80 @@ def distinct(measure: Measure, n: int, rng: Any = None) -> Points:
     if not isinstance(measure, Measure):
         raise TypeError(f"measure must be a measure, got {measure!r}")
     return measure.sample_distinct(integer("n", n, 1), rng)
+
+
+def spread(measure: Measure, n: int, rng: Any = None) -> Points:
+    """Spread distinct nodes evenly over a measure with independent coordinates.
+
+    Scrambled Sobol points of the unit cube, each coordinate sent through the quantile function of
+    the measure, without repeats. For smooth summands on many sites a rule on such nodes is about
+    twice as accurate as one on draws; the nodes still cover the measure at random, so errors over
+    seeds mean what they mean for draws.
+
+    Parameters
+    ----------
+    measure : UniformCategorical, UniformSpins, ProductCategorical, UniformInterval
+        Or a product of two of these.
+    n : int
+    rng : None, int or numpy.random.Generator
+        For the scrambling.
+
+    Returns
+    -------
+    batch of n points
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import measures, nodes
+    >>> x = nodes.spread(measures.UniformCategorical(3, 3), 6, rng=0)
+    >>> x.shape, len(np.unique(x, axis=0))
+    ((6, 3), 6)
+    """
+    if not isinstance(measure, Measure):
+        raise TypeError(f"measure must be a measure, got {measure!r}")
+    n = integer("n", n, 1)
+    if n > measure.support.size:
+        raise ValueError(
+            f"n must be at most the {int(measure.support.size)} points of {measure.support}, "
+            f"got {n}"
+        )
+    rng = as_generator(rng)
+    dimension, place = _placement(measure)
+    size = 2 ** math.ceil(math.log2(n) + 1)
+    while size < 1000 + 100 * n:
+        cube = qmc.Sobol(dimension, rng=rng).random(size)
+        points = place(cube)
+        first = list({key: i for i, key in reversed(list(enumerate(rows(points))))}.values())
+        if len(first) >= n:
+            return take(points, np.sort(first)[:n])
+        size *= 2
+    raise ValueError(
+        f"n = {n} is too close to the number of points with mass for evenly spread ones: "
+        f"{size // 2} of them held {len(first)} different; use nodes.distinct"
+    )
+
+
+def _placement(measure: Measure) -> tuple[int, Callable[[np.ndarray], Points]]:
+    """Dimension of the cube, and the map from points of the cube to points of the measure."""
+    if isinstance(measure, UniformSpins):
+        return measure.n_sites, lambda u: np.where(u < 0.5, -1, 1)
+    if isinstance(measure, UniformCategorical):
+        return measure.n_sites, lambda u: np.floor(measure.n_states * u).astype(np.int64)
+    if isinstance(measure, ProductCategorical):
+        # The last step is left out: rounding of the sum must not give one state too many.
+        steps = np.cumsum(measure.probs, axis=1)[:, :-1]
+        return measure.n_sites, lambda u: (u[:, :, None] >= steps).sum(axis=2)
+    if isinstance(measure, UniformInterval):
+        width = measure.high - measure.low
+        return 1, lambda u: measure.low + width * u[:, 0]
+    if isinstance(measure, Product):
+        (size, first), (more, second) = map(_placement, (measure.first, measure.second))
+        return size + more, lambda u: (first(u[:, :size]), second(u[:, size:]))
+    raise TypeError(
+        "measure must be UniformCategorical, UniformSpins, ProductCategorical, UniformInterval or "
+        f"a product of two of these, got {measure!r}; nodes.distinct takes any measure"
+    )
 
 
 def _natural_spacing(x: float) -> float:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
-from scipy.stats import qmc
 
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.hyper import select_kernel
@@ -30,6 +29,7 @@ from pymc_bayessum.measures import (
     UniformCategorical,
     UniformInterval,
 )
+from pymc_bayessum.nodes import spread
 from pymc_bayessum.rules import bayes_sum
 
 N_GRID = 17
@@ -81,11 +81,6 @@ def paper_kernel(lengthscale, decay):
 def matern_kernel(lengthscale, decay):
     kx, ky = Matern(2.5, lengthscale), ExpHamming(decay)
     return First(kx) + Second(ky) + Tensor(kx, ky)
-
-
-def sobol_nodes(n, seed):
-    u = qmc.Sobol(3, rng=seed).random_base2(math.ceil(math.log2(n)))[:n]
-    return 2.0 * u[:, 0] - 1.0, np.floor(N_GRID * u[:, 1:]).astype(np.int64)
 
 
 class TestMixed:
@@ -149,7 +144,7 @@ class TestMixed:
         exact = ackley_mean()
         errors, covered = [], 0
         for seed in range(8):
-            nodes = sobol_nodes(100, seed)
+            nodes = spread(MIXED, 100, seed)
             y = indexed_ackley(nodes)
             kernel = select_kernel(matern_kernel, nodes, y, bounds=[(0.05, 5.0), (1e-4, 3.0)])
             estimate = bayes_sum(kernel.kernel, MIXED, nodes).expectation(y)

@@ -1,4 +1,4 @@
-"""Distinct nodes and graded grids."""
+"""Distinct nodes, evenly spread nodes and graded grids."""
 
 import math
 
@@ -34,6 +34,60 @@ class TestDistinct:
             nodes.distinct(ms.Poisson(1.0), 0)
         with pytest.raises(ValueError, match="n must be at most the 4 points"):
             nodes.distinct(ms.Counting(3), 5)
+
+
+class TestSpread:
+    @pytest.mark.parametrize(
+        "measure",
+        [
+            ms.UniformCategorical(15, 3),
+            ms.UniformSpins(12),
+            ms.ProductCategorical([[0.7, 0.2, 0.1], [0.2, 0.0, 0.8]] * 4),
+            ms.UniformInterval(-2.0, 5.0),
+        ],
+        ids=lambda m: type(m).__name__,
+    )
+    def test_distinct_inside_and_repeatable(self, measure):
+        x = nodes.spread(measure, 200, rng=1)
+        assert len(np.unique(x, axis=0)) == len(x) == 200
+        assert np.isfinite(measure.log_prob(x)).all()
+        np.testing.assert_array_equal(x, nodes.spread(measure, 200, rng=1))
+        assert not np.array_equal(x, nodes.spread(measure, 200, rng=2))
+
+    def test_shares_of_states_are_even(self):
+        """Every state of every site has its probability to within a few points."""
+        probs = np.array([[0.7, 0.2, 0.1], [0.25, 0.25, 0.5]] * 6)
+        x = nodes.spread(ms.ProductCategorical(probs), 1024, rng=0)
+        share = (x[:, :, None] == np.arange(3)).mean(axis=0)
+        # Independent draws would miss by .015; repeats dropped from the likeliest states cost .01.
+        assert np.abs(share - probs).max() < 0.012
+
+    def test_every_coordinate_of_an_interval_is_stratified(self):
+        x = nodes.spread(ms.UniformInterval(3.0, 5.0), 64, rng=0)
+        assert (np.histogram(x, 64, (3.0, 5.0))[0] == 1).all()
+
+    def test_pairs(self):
+        measure = ms.Product(ms.UniformInterval(-1.0, 1.0), ms.UniformCategorical(2, 5))
+        x, y = nodes.spread(measure, 50, rng=1)
+        assert x.shape == (50,)
+        assert y.shape == (50, 2)
+        assert measure.support.contains((x, y)).all()
+
+    def test_the_whole_support(self):
+        x = nodes.spread(ms.UniformSpins(3), 8, rng=0)
+        assert len(np.unique(x, axis=0)) == 8
+
+    def test_bad_input(self):
+        with pytest.raises(TypeError, match="measure must be a measure, got 3"):
+            nodes.spread(3, 5)
+        with pytest.raises(TypeError, match=r"measure must be UniformCategorical, .*Poisson"):
+            nodes.spread(ms.Poisson(3.0), 5)
+        with pytest.raises(ValueError, match="n must be at most the 8 points"):
+            nodes.spread(ms.UniformSpins(3), 9)
+        with pytest.raises(ValueError, match="n must be at least 1"):
+            nodes.spread(ms.UniformSpins(3), 0)
+        with pytest.raises(ValueError, match=r"n = 4 is too close .* use nodes\.distinct"):
+            nodes.spread(ms.ProductCategorical([[1.0, 0.0], [0.5, 0.5]]), 4)
 
 
 class TestGraded:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from scipy import special
-from scipy.stats import qmc
 
 from pymc_bayessum import (
     Estimate,
     active_bayes_sum,
     bayes_sum,
     measures,
+    nodes,
     select_kernel,
     stein_rule,
 )
@@ -150,14 +150,6 @@ def chain_mean(n_sites: int) -> float:
     return float(vector.sum())
 
 
-def sobol_sites(n_sites: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Scrambled Sobol points cut into states, without repeats."""
-    cube = qmc.Sobol(n_sites, rng=rng).random_base2(math.ceil(math.log2(n)) + 1)
-    x = np.floor(N_STATES * cube).astype(int)
-    _, first = np.unique(x, axis=0, return_index=True)
-    return x[np.sort(first)][:n]
-
-
 def sites_rule(measure: measures.Measure, x: np.ndarray, decays: tuple = DECAYS) -> Estimate:
     y = chain_summand(x)
     kernels = [ExpHamming(decay) for decay in decays]
@@ -183,7 +175,7 @@ def case_b(n_sites: int = 15) -> Case:
             "RR": lambda n, rng: russian_roulette(f, sites, n, rng),
             "SS": lambda n, rng: stratified(f, sites, n, rng),
             "BayesSum": lambda n, rng: sites_rule(sites, sites.sample_distinct(n, rng)),
-            "BayesSum, Sobol": lambda n, rng: sites_rule(sites, sobol_sites(n_sites, n, rng)),
+            "BayesSum, Sobol": lambda n, rng: sites_rule(sites, nodes.spread(sites, n, rng)),
         },
         trace_of(f, [ExpHamming(decay) for decay in ACTIVE_DECAYS], sites),
         {
@@ -323,11 +315,6 @@ def mixed_estimate(x: Any, families: tuple = (gaussian_mixed, matern_mixed)) -> 
     return bayes_sum(best.kernel, MIXED, x).expectation(y)
 
 
-def sobol_pairs(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    u = qmc.Sobol(3, rng=rng).random_base2(math.ceil(math.log2(n)))[:n]
-    return 2.0 * u[:, 0] - 1.0, np.floor(N_GRID * u[:, 1:]).astype(int)
-
-
 def case_d() -> Case:
     ends = [measures.UniformInterval(*ends) for ends in ((-1.0, 1.0), (-1.0, -0.5), (0.5, 1.0))]
     # The summand is largest near both ends.
@@ -350,7 +337,9 @@ def case_d() -> Case:
             "SS": lambda n, rng: stratified(ackley, MIXED, n, rng),
             "BayesSum, fixed": fixed,
             "BayesSum": lambda n, rng: mixed_estimate(MIXED.sample_distinct(n, rng)),
-            "BayesSum, Sobol": lambda n, rng: mixed_estimate(sobol_pairs(n, rng), (matern_mixed,)),
+            "BayesSum, Sobol": lambda n, rng: mixed_estimate(
+                nodes.spread(MIXED, n, rng), (matern_mixed,)
+            ),
         },
         trace_of(ackley, active_kernels, MIXED),
         {
