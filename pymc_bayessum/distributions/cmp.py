@@ -239,24 +239,30 @@ class CMP(Discrete):
             If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
             are not positive or lie outside of the range the default normaliser answers for.
         """
-        given = {
-            name: value
-            for name, value in (("mu", mu), ("lam", lam), ("mode", mode))
-            if value is not None
-        }
-        if len(given) != 1:
-            raise ValueError(
-                "exactly one of mu (the mean), lam (the rate), mode (lam**(1/nu)) must be given, "
-                f"got {' and '.join(given) or 'none of them'}"
-            )
+        parametrization, first = the_parametrization(mu, lam, mode)
         if nu is None:
             raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
         if normalizer is not None:
             _check_rule(normalizer)
-        [(parametrization, first)] = given.items()
         first, nu = _as_float(first), _as_float(nu)
         _check_constants(parametrization, first, nu, normalizer is None)
         return super().dist([first, nu], parametrization=parametrization, rule=normalizer, **kwargs)
+
+
+def the_parametrization(mu: Any, lam: Any, mode: Any) -> tuple[str, Any]:
+    """Name and value of the one parameter that is given beside nu."""
+    given = {
+        name: value
+        for name, value in (("mu", mu), ("lam", lam), ("mode", mode))
+        if value is not None
+    }
+    if len(given) != 1:
+        raise ValueError(
+            "exactly one of mu (the mean), lam (the rate), mode (lam**(1/nu)) must be given, "
+            f"got {' and '.join(given) or 'none of them'}"
+        )
+    [(name, value)] = given.items()
+    return name, value
 
 
 def _mark_fractions(observed: Any) -> Any:

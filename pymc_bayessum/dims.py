@@ -1,0 +1,58 @@
+"""CMP for models with named dimensions (``pymc.dims``).
+
+Import it by name, as ``pymc.dims`` itself: ``from pymc_bayessum.dims import CMP``.
+"""
+
+from typing import Any
+
+from pymc.dims.distributions.core import DimDistribution
+from pytensor.xtensor.random import as_xrv
+
+from pymc_bayessum.distributions.cmp import CMPRV, the_parametrization
+
+__all__ = ["CMP"]
+
+
+class CMP(DimDistribution):
+    r"""Conway-Maxwell-Poisson counts, their dimensions matched by name.
+
+    The distribution and its parameters are those of :class:`pymc_bayessum.CMP`.
+
+    Parameters
+    ----------
+    mu, lam, mode : xtensor_like of float
+        Exactly one: the mean, the rate, or :math:`\lambda^{1/\nu}`.
+    nu : xtensor_like of float
+        Dispersion (nu >= 0).
+    **kwargs
+        ``observed``, ``dims``, ... as in any distribution of ``pymc.dims``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc.dims as pmd
+    >>> from pymc_bayessum.dims import CMP
+    >>> with pm.Model(coords={"shop": ["a", "b", "c"]}) as model:
+    ...     level = pmd.Normal("level", dims="shop")
+    ...     nu = pmd.HalfNormal("nu")
+    ...     sold = pmd.Data("sold", np.array([3, 0, 5]), dims="shop")
+    ...     y = CMP("y", mu=pmd.math.exp(level), nu=nu, observed=sold)
+    >>> y.dims
+    ('shop',)
+    """
+
+    @staticmethod
+    def xrv_op(*parameters: Any, parametrization: str, **kwargs: Any) -> Any:
+        """Create the random variable for one parametrisation."""
+        return as_xrv(CMPRV(parametrization=parametrization))(*parameters, **kwargs)
+
+    @classmethod
+    def dist(  # type: ignore[override]
+        cls, mu: Any = None, nu: Any = None, *, lam: Any = None, mode: Any = None, **kwargs: Any
+    ) -> Any:
+        """Create the distribution outside of a model."""
+        parametrization, first = the_parametrization(mu, lam, mode)
+        if nu is None:
+            raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
+        return super().dist([first, nu], parametrization=parametrization, **kwargs)
