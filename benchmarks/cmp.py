@@ -56,7 +56,8 @@ def asymptotic_log_z(log_lam: float, nu: float) -> float:
     c1 = (nu**2 - 1) / 24
     c2 = (nu**2 - 1) / 1152 * (nu**2 + 23)
     c3 = (nu**2 - 1) / 414720 * (5 * nu**4 - 298 * nu**2 + 11237)
-    series = 1 + c1 / (nu * m) + c2 / (nu * m) ** 2 + c3 / (nu * m) ** 3
+    with np.errstate(divide="ignore", over="ignore"):  # it is infinite where m vanishes
+        series = 1 + c1 / (nu * m) + c2 / (nu * m) ** 2 + c3 / (nu * m) ** 3
     leading = nu * m - (nu - 1) / 2 * np.log(m) - (nu - 1) / 2 * np.log(2 * np.pi)
     return leading - np.log(nu) / 2 + np.log(max(series, 1e-300))
 
@@ -260,13 +261,16 @@ function.set_extra_values({})
 function(np.zeros(4))
 print(time.perf_counter() - begin)
 """
+_BY_COLUMN, _BY_MATRIX = "pt.exp(beta[0] + beta[1] * x[:, 0])", "pt.exp(x @ beta)"
+_COUNTS = "observed=np.ones(1000, int))"
 COMPILED = {
-    "pm.Poisson": "pm.Poisson('y', pt.exp(x @ beta) * nu, observed=np.ones(1000, int))",
-    "CMP rate": "pbs.CMP('y', lam=pt.exp(x @ beta), nu=nu, observed=np.ones(1000, int))",
-    "CMP mode": "pbs.CMP('y', mode=pt.exp(x @ beta), nu=nu, observed=np.ones(1000, int))",
-    "CMP mean": "pbs.CMP('y', mu=pt.exp(x @ beta), nu=nu, observed=np.ones(1000, int))",
-    "CMP mean, nu by row": "pbs.CMP('y', mu=pt.exp(x @ beta), nu=nu * pt.exp(0.1 * x[:, 0]), "
-    "observed=np.ones(1000, int))",
+    "pm.Poisson": f"pm.Poisson('y', {_BY_COLUMN} * nu, {_COUNTS}",
+    "CMP rate": f"pbs.CMP('y', lam={_BY_COLUMN}, nu=nu, {_COUNTS}",
+    "CMP mode": f"pbs.CMP('y', mode={_BY_COLUMN}, nu=nu, {_COUNTS}",
+    "CMP mean": f"pbs.CMP('y', mu={_BY_COLUMN}, nu=nu, {_COUNTS}",
+    "CMP mean, nu by row": f"pbs.CMP('y', mu={_BY_COLUMN}, nu=nu * np.exp(x[:, 0]), {_COUNTS}",
+    "pm.Poisson, design @ beta": f"pm.Poisson('y', {_BY_MATRIX} * nu, {_COUNTS}",
+    "CMP mean, design @ beta": f"pbs.CMP('y', mu={_BY_MATRIX}, nu=nu, {_COUNTS}",
 }
 
 

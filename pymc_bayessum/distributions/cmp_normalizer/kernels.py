@@ -478,22 +478,25 @@ FROM_MEAN = 0
 _ROW = types.void(types.int64, types.float64, types.float64, _DOUBLES, types.int64, _DOUBLES)
 
 
-def _row_by_pointer(what, first, nu, work, n_outputs, out):
+def _mean_row_by_pointer(what, first, nu, work, n_outputs, out):
     # Four arrays in a row; taking slices of one would cost as much as the sums themselves.
     work = carray(work, (4, N_TERMS))
-    if what == FROM_MEAN:
-        out = carray(out, n_outputs)
-        from_mean(first, nu, work[0], work[1], work[2], work[3], out)
-    else:
-        cumulants(what, first, nu, work[0], work[1], work[2], work[3], carray(out, n_outputs))
+    from_mean(first, nu, work[0], work[1], work[2], work[3], carray(out, n_outputs))
+
+
+def _cumulants_row_by_pointer(what, first, nu, work, n_outputs, out):
+    work = carray(work, (4, N_TERMS))
+    cumulants(what, first, nu, work[0], work[1], work[2], work[3], carray(out, n_outputs))
 
 
 @cache
-def _compiled_row() -> Any:
-    return cfunc(_ROW, cache=True)(_row_by_pointer)
+def _compiled_row(by_mean: bool) -> Any:
+    return cfunc(_ROW, cache=True)(_mean_row_by_pointer if by_mean else _cumulants_row_by_pointer)
 
 
-_row = _pointer("cmp_row", _ROW, lambda: _compiled_row().address)
+# Each is compiled only when it is first asked for.
+_mean_row = _pointer("cmp_mean_row", _ROW, lambda: _compiled_row(True).address)
+_cumulants_row = _pointer("cmp_cumulants_row", _ROW, lambda: _compiled_row(False).address)
 
 
 # --- many rows that share nu ------------------------------------------------------------------
@@ -656,9 +659,14 @@ def _cells(low, high):
     return int(min(max(np.ceil(high - low), 1.0), 24.0))
 
 
-@_inner
-def _guess_rates(sum_row, log_mu, nu, work, row, eta):
+_GUESS = types.void(types.int64, _DOUBLES, _DOUBLES, _DOUBLES)
+
+
+def _guess_by_pointer(n, log_mu, nu, eta):
     """Write a guess of each row's log rate, or NaN, into ``eta``."""
+    log_mu, nu, eta = carray(log_mu, n), carray(nu, n), carray(eta, n)
+    work, row = np.empty((4, N_TERMS)), np.empty(5)
+    sum_row = _mean_row()
     q = _GUESS_DEGREE + 1
     low, high, low_v, high_v = math.inf, -math.inf, math.inf, -math.inf
     for i in range(nu.size):
@@ -687,7 +695,14 @@ def _guess_rates(sum_row, log_mu, nu, work, row, eta):
                     row[0] = math.nan
                     sum_row(FROM_MEAN, s, v, work.ctypes, 5, row.ctypes)
                     values[i, j] = row[0] - v * s if row[1] < math.inf else math.nan
-            table[a, b] = _GUESS_MAP @ values @ _GUESS_MAP.T
+            # Loops, not products of matrices: they compile in a fraction of the time.
+            for i in range(q):
+                for j in range(q):
+                    half = 0.0
+                    for k in range(q):
+                        half += _GUESS_MAP[i, k] * values[k, j]
+                    for k in range(q):
+                        table[a, b, i, k] += half * _GUESS_MAP[k, j]
     for i in range(nu.size):
         if _SMALLEST_NU < nu[i] < 1e3 and low <= log_mu[i] <= high:
             u = (log_mu[i] - low) / width
@@ -701,6 +716,14 @@ def _guess_rates(sum_row, log_mu, nu, work, row, eta):
                     inner = inner * v + table[a, b, j, k]
                 total = total * u + inner
             eta[i] = total + nu[i] * log_mu[i]
+
+
+@cache
+def _compiled_guess() -> Any:
+    return cfunc(_GUESS, cache=True)(_guess_by_pointer)
+
+
+_guess_rates = _pointer("cmp_guess", _GUESS, lambda: _compiled_guess().address)
 
 
 # --- entry points ------------------------------------------------------------------------------
@@ -720,7 +743,7 @@ _ROWS = types.void(
 def _rows_by_pointer(what, n, n_first, first, n_nu, nu, n_outputs, out):
     first, nu, out = carray(first, n_first), carray(nu, n_nu), carray(out, (n_outputs, n))
     work, row = np.empty((4, N_TERMS)), np.empty(n_outputs)
-    sum_row = _row()
+    sum_row = _mean_row() if what == FROM_MEAN else _cumulants_row()
     if what <= 1 and n_first >= _FEWEST_ROWS and nu[0] >= _SMALLEST_NU:
         i = 1
         while i < n_nu and nu[i] == nu[0]:
@@ -729,7 +752,7 @@ def _rows_by_pointer(what, n, n_first, first, n_nu, nu, n_outputs, out):
             _interpolate(sum_row, what, first, nu[0], work, row, out)
             return
     if what == FROM_MEAN and n_first == n_nu >= _FEWEST_ROWS:
-        _guess_rates(sum_row, first, nu, work, row, out[0])
+        _guess_rates()(n, first.ctypes, nu.ctypes, out.ctypes)
     else:
         out[0] = math.nan
     step_first, step_nu = int(n_first > 1), int(n_nu > 1)
@@ -953,7 +976,7 @@ def _tails_by_pointer(what, n, n_x, x, n_eta, eta, n_nu, nu, n_outputs, out):
     work, row = np.empty((4, N_TERMS)), np.empty(6)
     p, d, g = np.empty(N_TERMS), np.empty(N_TERMS), np.empty(N_TERMS)
     t, result = np.empty(6), np.empty(6)
-    sum_row = _row()
+    sum_row = _cumulants_row()
     step_x, step_eta, step_nu = int(n_x > 1), int(n_eta > 1), int(n_nu > 1)
     for i in range(n):
         at, rate, dispersion = x[step_x * i], eta[step_eta * i], nu[step_nu * i]

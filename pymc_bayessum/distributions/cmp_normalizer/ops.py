@@ -342,7 +342,7 @@ VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.gl
 
 @njit
 def _flat(x):
-    return np.ascontiguousarray(x).ravel()
+    return x.ravel()
 
 
 @njit
