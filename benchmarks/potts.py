@@ -339,7 +339,7 @@ def one_image(quick: bool) -> None:
         table.add_column(
             column, justify="left" if column in ("truth (b, J)", "normaliser") else "right"
         )
-    for b, coupling in [(0.1, 0.6)] if quick else [(0.1, 0.6), (0.05, 0.95)]:
+    for b, coupling in [(0.1, 0.6)] if quick else [(0.1, 0.6), (0.05, 0.95), (0.0, 1.005)]:
         rng = np.random.default_rng(3)
         x = sample_exact(layout, b * states, coupling, 1, rng)
         with pm.Model():

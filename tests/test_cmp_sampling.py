@@ -1,7 +1,6 @@
 """NUTS on public data: converged chains without divergences, around the known optimum."""
 
 import arviz as az
-import numpy as np
 import pymc as pm
 import pytest
 

@@ -177,6 +177,9 @@ class CMP(Discrete):
     Beyond, the log-probability is -inf, and so it is where there is no distribution (nu = 0 and
     lam >= 1). Constant parameters beyond the answered range raise ValueError.
 
+    PyMC accepts a `pm.Minibatch` of counts as floats or 32-bit integers, not of 64 bits (for
+    `pm.Poisson` too).
+
     The log-probability and its gradient come from one pass over at most 96 terms a row, or from an
     interpolant in :math:`\log\mu` (or :math:`\log\lambda`) when many rows share one nu. Nothing
     has to be chosen; the accuracy is the same.
