@@ -176,7 +176,7 @@ def anchored(case: Case, n: int, seed: int) -> tuple[float, float, float]:
 
 
 def one_value(quick: bool) -> None:
-    n, seeds = 1000, range(2 if quick else 10)
+    n, seeds = 1000, range(2 if quick else 5)
     table = Table(title=f"A. log Z at one parameter value, {n} energies (annealing also 20 000)")
     for column in ("case", "log Z", "method", "mean |error|", "predicted", "V", "ms", "before"):
         table.add_column(column, justify="left" if column in ("case", "method") else "right")

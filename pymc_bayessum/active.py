@@ -12,6 +12,7 @@ factor that grows by one row a step gives all of it in O(N^2), or O(N) for each 
 list of candidates.
 """
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -162,7 +163,7 @@ def active_bayes_sum(
     n_candidates: int = 200,
     refresh: float | Sequence[int] = 1.5,
     target_sd: float | None = None,
-    progress: bool | None = None,
+    progressbar: bool | None = None,
     rng: Any = None,
     resume: ActiveResult | None = None,
 ) -> ActiveResult:
@@ -204,7 +205,7 @@ def active_bayes_sum(
         whenever the number has grown by this factor.
     target_sd : float, optional
         Stop, after the initial design, once the posterior sd is at most this.
-    progress : bool, optional
+    progressbar : bool, optional
         Show a progress bar; by default when standard error is a terminal.
     rng : None, int or numpy.random.Generator
         Not used when resuming: the result carries its own generator.
@@ -255,7 +256,7 @@ def active_bayes_sum(
     run = _Run(f, prior, measure, generator, schedule)
     if resume is not None:
         run.recall(resume)
-    shown = sys.stderr.isatty() if progress is None else bool(progress)
+    shown = sys.stderr.isatty() if progressbar is None else bool(progressbar)
     bar = Progress(console=Console(stderr=True), transient=True) if shown else nullcontext()
     with bar:
         task = bar.add_task("active design", total=budget) if isinstance(bar, Progress) else None
@@ -402,21 +403,24 @@ class _Run:
             interrupt.partial = self._partial()  # type: ignore[attr-defined]
             raise
         except Exception as error:
-            raise EvaluationError(
-                f"the summand failed at {point}: {type(error).__name__}: {error}; what was learnt "
-                "before is on this exception as .partial",
-                point,
-                self._partial(),
+            raise self._failure(
+                f"the summand failed at {point}: {type(error).__name__}: {error}", point
             ) from error
         array = np.asarray(raw)
         if array.size != 1 or array.dtype.kind not in "iufb" or not np.isfinite(array).all():
-            raise EvaluationError(
+            raise self._failure(
                 f"the summand must give one finite number for a single point, got {raw!r} at "
-                f"{point}; what was learnt before is on this exception as .partial",
+                f"{point}",
                 point,
-                self._partial(),
             )
         return float(array.reshape(()))
+
+    def _failure(self, message: str, point: Points) -> EvaluationError:
+        kept = "what was learnt before is on this exception as .partial"
+        partial = self._partial()
+        return EvaluationError(
+            f"{message}; {kept if partial else 'nothing was learnt before'}", point, partial
+        )
 
     def _partial(self) -> ActiveResult | None:
         return self.result("stopped") if self.values else None
@@ -623,7 +627,7 @@ def _listing(measure: Measure, limit: int | None) -> Points | None:
         points = measure.integers(-95.0)
         return points[measure.support.contains(points)]
     size = measure.support.size
-    if not np.isfinite(size) or (limit is not None and size > limit):
+    if size == math.inf or (limit is not None and size > limit):
         return None
     return measure.support.enumerate()
 

@@ -180,6 +180,11 @@ class AnchoredRule:
         return self.anchors[0]
 
     @property
+    def is_absolute(self) -> bool:
+        """Whether log Z is known, and not up to a constant only."""
+        return self.constant.method != "none"
+
+    @property
     def n_parameters(self) -> int:
         """Number of identifiable parameters."""
         return self.coordinates.size

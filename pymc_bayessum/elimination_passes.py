@@ -286,7 +286,8 @@ def _buffers(h, sites, local_at, message_at):
             local_largest = max(local_largest, local_size)
     work = np.empty(largest, h.dtype)
     scratch = np.empty(local_largest, h.dtype)
-    return work, scratch, np.empty(message_at[-1], h.dtype), np.empty(len(sites), h.dtype)
+    # The total starts from the scales, so these must not be whatever the memory held before.
+    return work, scratch, np.empty(message_at[-1], h.dtype), np.zeros(len(sites), h.dtype)
 
 
 @_inner

@@ -88,8 +88,11 @@ def sum_statistics(fgraph: Any, node: Apply) -> list[Variable] | None:
     return [total.astype(node.outputs[0].type.dtype)]
 
 
-def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any) -> Any:
+def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any, absolute: bool = True) -> Any:
     """Log-probability of each row, -inf where a state is out of range or log Z is not finite.
+
+    No row can be more probable than one. Where an estimated log Z says so, by more than its error
+    could, the parameters are far outside of what it answers for: -inf as well.
 
     Parameters
     ----------
@@ -99,6 +102,8 @@ def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any) -> Any:
         Of the layout's shapes; leading dimensions broadcast with those of ``x``.
     log_z : TensorVariable
         The normaliser, of the batch shape of the parameters.
+    absolute : bool
+        False where log Z is known up to a constant only.
 
     Returns
     -------
@@ -110,25 +115,40 @@ def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any) -> Any:
         data = np.asarray(x.data)
         n_rows = data.size // layout.n_sites
         if 0 < n_rows * layout.n_parameters <= _LARGEST_STATISTICS:
-            return _constant_row_logp(layout, data, h, J, log_z)
+            return _constant_row_logp(layout, data, h, J, log_z, absolute)
     valid = layout.valid(x)
     states = pt.clip(layout.encode(x), 0, layout.n_states - 1)
     logp = normalized(symbolic_energy(layout, states, h, J), log_z)
-    return pt.switch(valid, logp, -np.inf)
+    possible = pt.le(logp, _slack(log_z)) if absolute else True
+    return pt.switch(pt.and_(valid, possible), logp, -np.inf)
 
 
-def _constant_row_logp(layout: PottsLayout, data: np.ndarray, h: Any, J: Any, log_z: Any) -> Any:
+def _slack(log_z: Any) -> Any:
+    """How far a log-probability may be above zero by the error of log Z and by rounding."""
+    return 1.0 + 1e-9 * pt.abs(log_z)
+
+
+def _constant_row_logp(
+    layout: PottsLayout, data: np.ndarray, h: Any, J: Any, log_z: Any, absolute: bool
+) -> Any:
     batch = data.shape[:-1]
     rows = data.reshape(-1, layout.n_sites).astype(np.int64)
     valid = layout.valid(rows) & (rows == data.reshape(rows.shape)).all(axis=-1)
     phi = np.zeros((len(rows), layout.n_parameters))
     phi[valid] = layout.statistics(rows[valid])
     # Guards sit on the parameters and log Z, not on the rows, so that sums over rows stay products.
+    parts = [
+        (part, pt.as_tensor_variable(theta).ravel())
+        for part, theta in ((phi[:, : layout.n_field], h), (phi[:, layout.n_field :], J))
+        if part.shape[1]
+    ]
     exists = pt.isfinite(log_z)
-    pairs = []
-    for part, theta in ((phi[:, : layout.n_field], h), (phi[:, layout.n_field :], J)):
-        if part.shape[1]:
-            pairs += [part, pt.switch(exists, pt.as_tensor_variable(theta).ravel(), 0.0)]
+    if absolute and valid.any():
+        energy: Any = sum((part[valid].mean(axis=0) * theta).sum() for part, theta in parts)
+        exists = pt.and_(exists, pt.le(energy - log_z, _slack(log_z)))
+    pairs: list[Any] = []
+    for part, theta in parts:
+        pairs += [part, pt.switch(exists, theta, 0.0)]
     logp = RowLogp()(pt.switch(exists, log_z, np.inf), *pairs)
     if not valid.all():
         logp = pt.switch(valid, logp, -np.inf)

@@ -408,13 +408,15 @@ def _agreed(name: str, candidates: dict[str, int | None]) -> int | None:
     return next(iter(known.values()), None)
 
 
-def _count_sites(edges: Any, **candidates: int | None) -> int:
+def _count_sites(edges: Any, single_row: bool = False, **candidates: int | None) -> int:
     if isinstance(edges, nx.Graph):
         candidates["edges (a networkx graph)"] = len(edges)
     n_sites = _agreed("n_sites", candidates)
     if n_sites is not None:
         return n_sites
     pairs = as_edges(edges)
+    if not len(pairs) and single_row:
+        return 1
     if not len(pairs):
         raise ValueError("n_sites cannot be told from an empty graph: pass n_sites=")
     return int(pairs.max()) + 1
@@ -522,8 +524,10 @@ def potts_layout(
     h_shape = () if h is None else _static_shape(h)
     J_shape = () if J is None else _static_shape(J)
     rows = h_shape[-2] if len(h_shape) >= 2 and h_shape[-2] != 1 else None
+    # A field of one row is that of all sites, or of the only one where nothing says otherwise.
+    single_row = len(h_shape) >= 2 and rows is None
     length = _row_length(observed)
-    sites = _count_sites(edges, **{"n_sites": n_sites, "h": rows, "observed": length})
+    sites = _count_sites(edges, single_row, **{"n_sites": n_sites, "h": rows, "observed": length})
     pairs = as_edges(edges, sites)
 
     columns = h_shape[-1] if len(h_shape) >= 1 and h_shape[-1] != 1 else None

@@ -1,3 +1,4 @@
+import math
 import pickle
 
 import numpy as np
@@ -292,7 +293,7 @@ class TestInterface:
     def test_progress_is_shown_on_request_only(self, capsys):
         active_bayes_sum(small, ExpHamming(0.4), SMALL, 12, rng=0)
         assert capsys.readouterr() == ("", "")
-        active_bayes_sum(small, ExpHamming(0.4), SMALL, 12, rng=0, progress=True)
+        active_bayes_sum(small, ExpHamming(0.4), SMALL, 12, rng=0, progressbar=True)
 
     def test_the_result_is_frozen(self):
         result = active_bayes_sum(small, ExpHamming(0.4), SMALL, 12, rng=0)
@@ -340,3 +341,19 @@ class TestInterface:
                 10,
                 candidates="exhaustive",
             )
+
+
+def test_supports_too_large_for_a_machine_integer():
+    """Two hundred sites: candidates are found by local moves, and the exact mean is one."""
+    measure = UniformCategorical(200, 3)
+    result = active_bayes_sum(
+        lambda x: 1.0, ExpHamming(0.01), measure, 5, candidates="auto", rng=0, progressbar=False
+    )
+    assert result.estimate.n_evals == 5
+    assert abs(result.estimate.mean - 1.0) < 4 * result.estimate.sd + 0.2
+
+
+def test_a_failure_at_the_first_point_says_that_nothing_was_learnt():
+    with pytest.raises(EvaluationError, match="nothing was learnt before") as caught:
+        active_bayes_sum(lambda x: math.nan, Brownian(), Poisson(5.0), 5, rng=0, progressbar=False)
+    assert caught.value.partial is None

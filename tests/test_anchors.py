@@ -326,3 +326,23 @@ def test_bad_arguments(options, message):
     arguments = {"h": np.zeros(2), "J": 0.3, "edges": graphs.ring(4), "n": 100} | options
     with pytest.raises(ValueError, match=message):
         pbs.anchored_rule(**arguments)
+
+
+def test_far_beyond_its_reach_a_model_has_no_probability():
+    """Rows outside of all that the anchor drew would get probabilities above one."""
+    edges = pbs.graphs.grid(3, 3)
+    rows = np.ones((5, 9), dtype=int)
+    rows[:, ::2] = -1
+    rule = pbs.anchored_rule(0.0, 0.1, edges, ising=True, n=500, rng=0)
+    with pm.Model() as model:
+        h, J = pm.Flat("h"), pm.Flat("J")
+        pbs.Ising("x", h, J, edges=edges, normalizer=rule, observed=rows)
+    logp, slope = model.compile_logp(), model.compile_dlogp()
+    for far in ({"h": 0.0, "J": -5.0}, {"h": 0.0, "J": -1e4}, {"h": 1e10, "J": -1e10}):
+        assert logp(far) == -np.inf
+        assert np.isfinite(slope(far)).all()
+    assert np.isfinite(logp({"h": 0.0, "J": 0.1}))
+    free = pm.logp(
+        pbs.Ising.dist(0.0, pt.constant(-5.0), edges, normalizer=rule), pt.as_tensor(rows)
+    )
+    assert np.all(free.eval() == -np.inf)

@@ -368,3 +368,45 @@ def test_printing_and_random_variable_properties():
     with pm.Model() as model:
         pbs.CMP("y", mu=2.0, nu=1.0)
     assert "CMP" in model.str_repr()
+
+
+@pytest.mark.parametrize("mode", ["NUMBA", "JAX"])
+def test_large_nu_is_two_neighbouring_counts(mode):
+    """Between k and k + 1 with the mean in between, as far as double precision goes."""
+    if mode == "JAX":
+        pytest.importorskip("jax")
+    mu, nu = np.meshgrid([0.1, 0.5, 0.9, 2.5, 7.3], [300.0, 3000.0, 1e4, 1e6])
+    x = np.floor(mu)[..., None] + [-1, 0, 1, 2]
+    rv = pbs.CMP.dist(mu=mu[..., None], nu=nu[..., None])
+    masses = np.exp(pytensor.function([], pm.logp(rv, x), mode=mode)())
+    above = mu - np.floor(mu)
+    expected = np.stack([0 * mu, 1 - above, above, 0 * mu], axis=-1)
+    np.testing.assert_allclose(masses, expected, atol=2e-6)  # three counts at nu = 300
+    if mode == "NUMBA":
+        draws = pm.draw(pbs.CMP.dist(mu=mu, nu=nu), 2000, random_seed=1)
+        assert np.all((draws == np.floor(mu)) | (draws == np.floor(mu) + 1))
+        np.testing.assert_allclose(draws.mean(axis=0), mu, atol=5 * 0.5 / np.sqrt(2000))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_rate_of_zero_gives_zeros(form):
+    """As with pm.Poisson: rows without exposure."""
+    first = pt.vector("first")
+    rv = pbs.CMP.dist(**{form: first}, nu=1.3)
+    outputs = [pm.logp(rv, x) for x in (0, 1)]
+    outputs += [pm.logcdf(rv, 0), pm.icdf(rv, 0.5), rv]
+    for value in (0.0, 1e-300):
+        at_zero, at_one, logcdf, median, draws = pytensor.function([first], outputs)([value] * 4)
+        np.testing.assert_array_equal(at_zero, np.zeros(4))
+        np.testing.assert_array_equal(at_one, np.full(4, -np.inf))
+        np.testing.assert_array_equal([logcdf, median, draws], np.zeros((3, 4)))
+
+
+def test_no_draws_where_there_is_no_distribution():
+    with pytest.raises(ValueError, match="CMP draws need"):
+        pm.draw(pbs.CMP.dist(lam=1.5, nu=0.0), 3)
+    nu = pt.scalar("nu")
+    for mode in ("NUMBA", "CVM"):
+        function = pytensor.function([nu], pbs.CMP.dist(mu=2e6, nu=nu), mode=mode)
+        with pytest.raises(ValueError, match="CMP draws need"):
+            function(1.0)

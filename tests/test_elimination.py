@@ -1,5 +1,6 @@
 import pickle
 
+import numba
 import numpy as np
 import pytest
 from graph_models import all_states
@@ -169,3 +170,22 @@ def test_limits():
     assert not is_possible(elimination_plan(graphs.complete(40), 40, 2))
     # All messages, one table and its local part: what the passes allocate.
     assert small.memory == 8 * (2 * sum(3 ** len(c) for c in small.order.cliques) + 2 * 3**9)
+
+
+def test_what_memory_held_before_does_not_matter():
+    """Fill the heap with NaN first: tables that are not set would show it."""
+
+    @numba.njit
+    def soil(n):
+        for size in range(1, n):
+            _ = [np.full(size, np.nan) for _ in range(20)]
+
+    for edges, n_sites in ((graphs.chain(4), 4), (np.empty((0, 2), int), 1), (graphs.ring(5), 5)):
+        plan = elimination_plan(edges, n_sites, 2)
+        h, J = np.zeros((n_sites, 2)), np.zeros((len(edges), 2, 2))
+        for _ in range(40):
+            soil(40)
+            values = [plan.log_partition(h, J)]
+            soil(40)
+            values.append(plan.marginals(h, J)[0])
+            np.testing.assert_allclose(values, n_sites * np.log(2.0), rtol=1e-12)

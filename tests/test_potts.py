@@ -443,3 +443,10 @@ def test_numpyro_recovers_a_lattice():
         )  # fmt: skip
     recovers(trace.posterior, TRUTH)
     assert int(trace.sample_stats["diverging"].sum()) == 0
+
+
+def test_one_site_alone():
+    """A field of one row and no edges can only mean one site."""
+    field = np.array([[0.1, 0.4, 2.0]])
+    logp = pm.logp(pbs.Potts.dist(field, 0.0, edges=[]), np.array([[0], [1], [2]])).eval()
+    np.testing.assert_allclose(logp, field[0] - np.log(np.exp(field[0]).sum()), rtol=1e-12)

@@ -19,6 +19,12 @@ import numpy as np
 _BLOCK_DROP = 1.0
 
 
+NO_DRAW = (
+    "CMP draws need nu >= 0, lam < 1 where nu = 0, a mode lam**(1/nu) below 1e17 and, where the "
+    "mean is given, one that the default normaliser answers for (about a million)"
+)
+
+
 @numba.njit(cache=True)
 def _log_mass(x, log_lam, nu):
     return x * log_lam - nu * math.lgamma(x + 1.0)
@@ -114,9 +120,7 @@ def draw_cmp_array(rng: np.random.Generator, log_lam: Any, nu: Any, size: Any = 
         dispersions = np.ascontiguousarray(np.broadcast_to(nu, shape)).reshape(-1)
         _draw_many(rng, rates, dispersions, out.reshape(-1))
     if np.any(out < 0):
-        raise ValueError(
-            "CMP draws need nu >= 0, lam < 1 where nu = 0, and a mode lam**(1/nu) below 1e17"
-        )
+        raise ValueError(NO_DRAW)
     return out
 
 

@@ -22,9 +22,10 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.distributions._random import draw_cmp, draw_cmp_array
+from pymc_bayessum.distributions._random import NO_DRAW, draw_cmp, draw_cmp_array
 from pymc_bayessum.distributions.cmp_normalizer.kernels import (
     LOG_MAX_MODE,
+    LOG_SMALLEST,
     MAX_PEAK,
     MAX_WIDTH,
     rate_of_mean,
@@ -45,9 +46,8 @@ from pymc_bayessum.rules import Rule
 
 __all__ = ["CMP", "cmp_log_z", "cmp_mean", "cmp_variance"]
 
-# Derivatives hold counts divided by the parameter: bounds that keep them within double precision.
+# Derivatives hold counts divided by the parameter: a bound that keeps them in double precision.
 LARGEST_COUNT = 1e15
-LOG_SMALLEST = -600.0
 
 
 class CMPRV(RandomVariable):
@@ -75,25 +75,32 @@ class CMPRV(RandomVariable):
         return f"CMP_rv{{{self.parametrization}}}"
 
 
+@numba_njit
+def _exists(count):
+    if count < 0:
+        raise ValueError(NO_DRAW)
+    return count
+
+
 @numba_core_rv_funcify.register(CMPRV)
 def _numba_draw(op, node):
     if op.parametrization == "lam":
 
         @numba_njit
         def random(rng, lam, nu):
-            return draw_cmp(rng, np.log(lam), nu)
+            return _exists(draw_cmp(rng, np.log(lam), nu))
 
     elif op.parametrization == "mode":
 
         @numba_njit
         def random(rng, mode, nu):
-            return draw_cmp(rng, nu * np.log(mode), nu)
+            return _exists(draw_cmp(rng, nu * np.log(mode), nu))
 
     else:
 
         @numba_njit
         def random(rng, mu, nu):
-            return draw_cmp(rng, rate_of_mean(np.log(mu), nu), nu)
+            return _exists(draw_cmp(rng, rate_of_mean(np.log(mu), nu), nu))
 
     return random, VERSION
 
@@ -109,7 +116,8 @@ def _rate_of(parametrization: str, first: Any, nu: Any) -> Any:
     if parametrization == "mode":
         return nu * log_first
     eta, log_z, *_ = CMPFromMean().evaluate(log_first, nu)
-    return np.where(np.isfinite(log_z), eta, np.nan)
+    known = np.where(np.isfinite(log_z), eta, np.nan)
+    return np.where(log_first <= LOG_SMALLEST, log_first, known)
 
 
 class CMP(Discrete):
@@ -358,6 +366,11 @@ def _rate_and_log_z(op: CMPRV, first: Any, nu: Any) -> tuple[Any, Any, Any]:
     return log_first, eta, log_z
 
 
+def _is_zero(op: CMPRV, log_first: Any, eta: Any) -> Any:
+    """Whether the rate is so small, or zero, that the count is zero for certain."""
+    return pt.le(log_first if op.parametrization == "mu" else eta, LOG_SMALLEST)
+
+
 def _check(result: Any, log_first: Any, nu: Any, op: CMPRV) -> Any:
     # The log is NaN for a negative number, and free where the parameter is an exponential.
     return check_parameters(
@@ -386,7 +399,10 @@ def _cmp_logp(op, values, rng, size, first, nu, **kwargs):
     count = value if valid is True else pt.switch(valid, value, 0)
     count = pt.cast(count, "float64")  # log-factorials of small integer types are single precision
     result = normalized(count * eta - nu * factln(count), log_z)
-    result = pt.switch(log_first > LOG_SMALLEST, result, -np.inf)
+    zero = _is_zero(op, log_first, eta)
+    if op.parametrization == "mode":  # a mode far below one may still have a rate near one
+        result = pt.switch(log_first > LOG_SMALLEST, result, -np.inf)
+    result = pt.switch(zero, pt.switch(pt.eq(count, 0), 0.0, -np.inf), result)
     if valid is not True:
         result = pt.switch(valid, result, -np.inf)
     return _check(result, log_first, nu, op)
@@ -397,6 +413,8 @@ def _tail(op: CMPRV, value: Any, first: Any, nu: Any, upper: bool) -> Any:
     if op.parametrization == "mu":  # the rate is zero where no answer is given
         eta = pt.switch(pt.isfinite(log_z), eta, np.nan)
     result = log_tail(pt.floor(value), eta, nu, upper)
+    certain = pt.switch(pt.ge(value, 0) if not upper else pt.lt(value, 0), 0.0, -np.inf)
+    result = pt.switch(_is_zero(op, log_first, eta), certain, result)
     return _check(result, log_first, nu, op)
 
 
@@ -412,8 +430,10 @@ def _cmp_logccdf(op, value, rng, size, first, nu):
 
 @_icdf.register(CMPRV)
 def _cmp_icdf(op, value, rng, size, first, nu):
-    log_first, eta, _ = _rate_and_log_z(op, first, nu)
-    result = check_icdf_value(quantile(value, eta, nu), value)
+    log_first, eta, log_z = _rate_and_log_z(op, first, nu)
+    known = quantile(value, pt.switch(pt.isfinite(log_z), eta, np.nan), nu)
+    result = pt.switch(_is_zero(op, log_first, eta), 0.0, known)
+    result = check_icdf_value(result, value)
     return check_icdf_parameters(
         result, pt.invert(pt.isnan(log_first)), nu >= 0, msg=f"{op.parametrization} >= 0, nu >= 0"
     )

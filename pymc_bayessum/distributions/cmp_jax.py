@@ -6,6 +6,7 @@ from pytensor.link.jax.dispatch.random import jax_sample_fn
 from pymc_bayessum.distributions._random import draw_cmp_jax
 from pymc_bayessum.distributions.cmp import CMPRV
 from pymc_bayessum.distributions.cmp_normalizer.jax_ops import from_mean
+from pymc_bayessum.distributions.cmp_normalizer.kernels import LOG_SMALLEST
 
 
 @jax_sample_fn.register(CMPRV)
@@ -17,8 +18,9 @@ def _jax_draw(op, node):
         if op.parametrization == "mode":
             eta = nu * eta
         elif op.parametrization == "mu":
-            eta, log_z, *_ = from_mean(eta, nu)
-            eta = jnp.where(jnp.isfinite(log_z), eta, jnp.nan)
+            rate, log_z, *_ = from_mean(eta, nu)
+            known = jnp.where(jnp.isfinite(log_z), rate, jnp.nan)
+            eta = jnp.where(eta <= LOG_SMALLEST, eta, known)
         return draw_cmp_jax(key, eta, nu, shape).astype(dtype)
 
     return sample

@@ -209,7 +209,12 @@ def _derivatives_jvp(function, highest, order, primals, tangents, *before):
 @jax.custom_jvp
 def from_mean(log_mu: Any, nu: Any) -> tuple[Any, ...]:
     """Return eta, log Z, d eta/d log mu, d eta/d nu and E[L] for arrays of one shape."""
-    usable = (nu >= 0) & (nu < jnp.inf) & (log_mu > -600) & (log_mu < kernels.LOG_MAX_MODE + 1)
+    usable = (
+        (nu >= 0)
+        & (nu < jnp.inf)
+        & (log_mu > kernels.LOG_SMALLEST)
+        & (log_mu < kernels.LOG_MAX_MODE + 1)
+    )
     log_mu, nu = jnp.where(usable, log_mu, 0.0), jnp.where(usable, nu, 1.0)
     mu = jnp.exp(log_mu)
 
@@ -258,16 +263,16 @@ def _first_guess(mu: Any, nu: Any) -> Any:
     """Do what ``kernels._first_guess`` does."""
     count = jnp.floor(mu + 0.5)
     f = jnp.clip(mu - count, -0.5, 0.5)
-    ratio = jnp.where(
-        count > 0, jnp.exp(nu * (jnp.log(jnp.maximum(count, 1.0)) - jnp.log(count + 1.0))), 0.0
-    )
+    log_ratio = nu * (jnp.log(jnp.maximum(count, 1.0)) - jnp.log(count + 1.0))
+    ratio = jnp.where(count > 0, jnp.exp(log_ratio), 0.0)
     root = jnp.sqrt(f * f + 4.0 * ratio * (1.0 - f * f))
-    odds = jnp.where(
+    below = jnp.where(root - f > 0, root - f, 1.0)
+    log_odds = jnp.where(
         f > 0,
-        (f + root) / (2.0 * (1.0 - f)),
-        2.0 * ratio * (1.0 + f) / jnp.where(f > 0, 1.0, jnp.maximum(root - f, 1e-300)),
+        jnp.log(jnp.where(f > 0, f + root, 1.0) / (2.0 * (1.0 - f))),
+        jnp.where(root - f > 0, log_ratio + jnp.log(2.0 * (1.0 + f) / below), 0.5 * log_ratio),
     )
-    three = nu * jnp.log(count + 1.0) + jnp.log(jnp.maximum(odds, 1e-300))
+    three = nu * jnp.log(count + 1.0) + log_odds
     positive = jnp.where(nu > 0, nu, 1.0)
     mode = mu + (nu - 1.0) / (2.0 * positive) + (nu * nu - 1.0) / (24.0 * positive**2 * mu)
     far = nu * jnp.log(jnp.maximum(mode, 1e-300))

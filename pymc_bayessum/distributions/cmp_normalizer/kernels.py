@@ -44,6 +44,9 @@ MAX_WIDTH = FIRST_SCALE * 2.0 ** (N_SCALES / 2)
 MAX_PEAK = 1e12
 """Nor are they where the rounding of nu times the mode would show in log Z."""
 
+LOG_SMALLEST = -600.0
+"""Rates and means below exp of this are taken for zero: derivatives by them would overflow."""
+
 NEAR_PEAK = 48.0
 SPACING = 0.66  # of a width, for a bell that has left zero
 DROP = 37.0  # terms below exp(-DROP) of the largest are left out
@@ -356,10 +359,15 @@ def _first_guess(mu, nu):
         # Three neighbouring counts carry the mass: a quadratic in the rate.
         k = math.floor(mu + 0.5)
         f = mu - k
-        ratio = math.exp(nu * math.log(k / (k + 1.0))) if k > 0.0 else 0.0
-        root = math.sqrt(f * f + 4.0 * ratio * (1.0 - f * f))
-        odds = (f + root) / (2.0 * (1.0 - f)) if f > 0 else 2.0 * ratio * (1.0 + f) / (root - f)
-        return nu * math.log(k + 1.0) + math.log(odds)
+        log_ratio = nu * math.log(k / (k + 1.0)) if k > 0.0 else -math.inf
+        root = math.sqrt(f * f + 4.0 * math.exp(log_ratio) * (1.0 - f * f))
+        log_rate = nu * math.log(k + 1.0)
+        if f > 0.0:
+            return log_rate + math.log((f + root) / (2.0 * (1.0 - f)))
+        # The ratio itself may be too small for a double, its log is not.
+        if root - f > 0.0:
+            return log_rate + log_ratio + math.log(2.0 * (1.0 + f) / (root - f))
+        return log_rate + 0.5 * log_ratio
     if nu * mu > 0.9 and mu > 0.6:
         # The mean is mode - (nu - 1)/(2 nu) - (nu^2 - 1)/(24 nu^2 mode) - ...
         return nu * math.log(mu + (nu - 1.0) / (2.0 * nu) + (nu * nu - 1.0) / (24.0 * nu * nu * mu))
@@ -382,7 +390,7 @@ def from_mean(log_mu, nu, p, d, g, m, out):
     start = out[0]
     out[:] = 0.0
     out[1] = math.inf
-    if not (nu >= 0.0 and nu < math.inf and -600.0 < log_mu < LOG_MAX_MODE + 1.0):
+    if not (nu >= 0.0 and nu < math.inf and LOG_SMALLEST < log_mu < LOG_MAX_MODE + 1.0):
         return
     mu = math.exp(log_mu)
     eta = start if start == start else _first_guess(mu, nu)
@@ -793,6 +801,8 @@ def rows(what, first, nu, out):
 @njit(**_OPTIONS)
 def rate_of_mean(log_mu, nu):
     """Log rate of the distribution with one mean, NaN where no answer is given."""
+    if log_mu <= LOG_SMALLEST:  # zero, as good as always
+        return log_mu
     out = np.empty((5, 1))
     rows(FROM_MEAN, np.full(1, log_mu), np.full(1, nu), out)
     return out[0, 0] if out[1, 0] < math.inf else math.nan
