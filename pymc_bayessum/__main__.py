@@ -19,10 +19,15 @@ class InputError(ValueError):
 
 def read_frame(path: Path, response: str, columns: Sequence[str]) -> pd.DataFrame:
     """Read the named columns of a CSV file and check that the response holds counts."""
+    if path.is_dir():
+        raise InputError(f"{path} is a directory, not a CSV file")
     if not path.is_file():
         raise InputError(f"no such file: {path}")
+    if response in columns:
+        raise InputError(f"column {response!r} is the response and cannot explain itself")
     try:
-        frame = pd.read_csv(path)
+        # Columns are never taken for an index, as trailing commas would make pandas do.
+        frame = pd.read_csv(path, index_col=False)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as CSV: {error}") from None
     wanted = list(dict.fromkeys([response, *columns]))
@@ -35,20 +40,32 @@ def read_frame(path: Path, response: str, columns: Sequence[str]) -> pd.DataFram
     frame = frame[wanted]
     incomplete = frame.isna().any(axis=1)
     if incomplete.any():
-        row = int(np.flatnonzero(incomplete)[0])
-        raise InputError(f"{int(incomplete.sum())} rows have empty cells, the first is row {row}")
+        raise InputError(
+            f"{int(incomplete.sum())} rows have empty cells, the first is line "
+            f"{_line(incomplete)} of the file"
+        )
     if len(frame) == 0:
         raise InputError(f"{path} has no rows")
     counts = frame[response]
     if not pd.api.types.is_numeric_dtype(counts):
         raise InputError(f"column {response!r} must hold counts, it holds text")
-    bad = (counts < 0) | (counts != np.floor(counts))
+    bad = (counts < 0) | (counts != np.floor(counts)) | np.isinf(counts)
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
         raise InputError(
-            f"column {response!r} must hold counts 0, 1, 2, ...; row {row} holds {counts.iloc[row]}"
+            f"column {response!r} must hold counts 0, 1, 2, ...; line {_line(bad)} of the file "
+            f"holds {counts[bad].iloc[0]}"
         )
+    for name in frame.select_dtypes("number"):
+        if np.isinf(frame[name]).any():
+            raise InputError(
+                f"column {name!r} must be finite; line {_line(np.isinf(frame[name]))} is not"
+            )
     return frame
+
+
+def _line(bad: pd.Series) -> int:
+    """Line of the file with the first bad row; the header is line 1."""
+    return int(np.flatnonzero(bad)[0]) + 2
 
 
 def design_matrix(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -70,6 +87,8 @@ def build_model(
     offset: str | None = None,
 ):
     """CMP regression in mean form: log mu and log nu linear, weakly informative priors.
+
+    A response that has the name of a parameter is called ``<name>_count`` in the model.
 
     Parameters
     ----------
@@ -101,8 +120,10 @@ def build_model(
     counts = frame[response].to_numpy(dtype=np.int64)
     design = design_matrix(frame, covariates)
     nu_design = design_matrix(frame, nu_covariates)
-    if offset is not None and np.any(frame[offset] <= 0):
-        raise InputError(f"offset column {offset!r} must be positive")
+    if offset is not None and not (
+        pd.api.types.is_numeric_dtype(frame[offset]) and np.all(frame[offset] > 0)
+    ):
+        raise InputError(f"offset column {offset!r} must hold positive numbers")
     exposure = np.float64(1.0) if offset is None else frame[offset].to_numpy(dtype=float)
     coords: dict[str, Sequence] = {"row": frame.index.to_list()}
     if len(design.columns):
@@ -126,7 +147,9 @@ def build_model(
             pm.Deterministic("nu_intercept", nu_centre - z.mean(axis=0) @ nu_slope)
         else:
             nu = pm.LogNormal("nu", 0, 1.5)
-        CMP(response, mu=pm.math.exp(log_mu), nu=nu, observed=counts, dims="row")
+        taken = response in model.named_vars or response in coords
+        name = f"{response}_count" if taken else response
+        CMP(name, mu=pm.math.exp(log_mu), nu=nu, observed=counts, dims="row")
     return model
 
 
@@ -148,16 +171,17 @@ def show(title: str, idata, var_names: Sequence[str]) -> None:
     """Print the posterior summary as a table, and the verdict on the normaliser."""
     import arviz as az
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     summary = az.summary(idata, var_names=list(var_names))
     shown = [name for name in summary.columns if not name.startswith(("ess_tail", "mcse"))]
-    table = Table(title=title)
+    table = Table(title=escape(title))
     table.add_column("", justify="left", no_wrap=True)
     for column in shown:
         table.add_column(column, justify="right", no_wrap=True)
     for name, row in summary[shown].iterrows():
-        table.add_row(str(name), *(f"{value:.4g}" for value in row))
+        table.add_row(escape(str(name)), *(f"{value:.4g}" for value in row))
     console = Console()
     console.print(table)
     console.print(idata["normalizer"].attrs["report"], highlight=False, markup=False)
@@ -170,7 +194,7 @@ def save(idata, stem: Path, response: str) -> list[Path]:
     mpl.use("Agg")
     from pymc_bayessum import plot_rootogram
 
-    result, picture = stem.with_suffix(".nc"), stem.with_suffix(".png")
+    result, picture = (stem.with_name(stem.name + end) for end in (".nc", ".png"))
     plot_rootogram(idata, var_names=[response], backend="matplotlib").savefig(picture)
     idata.filter(lambda node: node.name != "posterior_predictive").to_netcdf(result)
     return [result, picture]
@@ -189,6 +213,13 @@ def run_demo(options: argparse.Namespace) -> None:
 
 def run_fit_cmp(options: argparse.Namespace) -> None:
     """Fit a user's file."""
+    stem = (
+        options.out
+        if options.out is not None
+        else options.file.with_name(f"{options.file.stem}_cmp")
+    )
+    if not stem.absolute().parent.is_dir():
+        raise InputError(f"--out: no such directory: {stem.absolute().parent}")
     columns = [*options.covariates, *options.nu_covariates]
     if options.offset is not None:
         columns.append(options.offset)
@@ -202,26 +233,27 @@ def run_fit_cmp(options: argparse.Namespace) -> None:
     shown = [name for name in order if name in names - hidden]
     idata = fit(model, options.draws, options.tune, options.chains, options.seed)
     show(f"{options.response}: CMP regression, {len(frame)} rows", idata, shown)
-    stem = (
-        options.out
-        if options.out is not None
-        else options.file.with_name(f"{options.file.stem}_cmp")
-    )
-    print("Written:", *save(idata, stem, options.response))
+    print("Written:", *save(idata, stem, model.observed_RVs[0].name))
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, got {text!r}")
+    return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(
         prog="python -m pymc_bayessum",
-        description="Conway-Maxwell-Poisson fits with an exact-to-nine-digits normaliser.",
+        description="Conway-Maxwell-Poisson fits by NUTS. Without a command: demo.",
     )
     commands = top.add_subparsers(dest="command", title="commands")
     sampling = argparse.ArgumentParser(add_help=False)
     group = sampling.add_argument_group("sampling")
-    group.add_argument("--draws", type=int, default=1000, help="draws a chain (default 1000)")
-    group.add_argument("--tune", type=int, default=1000, help="warm-up draws (default 1000)")
-    group.add_argument("--chains", type=int, default=4, help="chains (default 4)")
+    group.add_argument("--draws", type=_positive, default=1000, help="draws a chain (default 1000)")
+    group.add_argument("--tune", type=_positive, default=1000, help="warm-up draws (default 1000)")
+    group.add_argument("--chains", type=_positive, default=4, help="chains (default 4)")
     group.add_argument("--seed", type=int, default=1, help="random seed (default 1)")
 
     demo = commands.add_parser(

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from pymc_bayessum import datasets
-from pymc_bayessum.__main__ import build_model, main
+from pymc_bayessum.__main__ import build_model, main, read_frame
 
 FEW_DRAWS = ["--draws", "200", "--tune", "200", "--chains", "2"]
 
@@ -24,7 +24,7 @@ def test_fit_writes_result_table_and_picture(freight_csv, tmp_path, capsys):
     words = ["fit-cmp", str(freight_csv), "--response", "broken", "--covariates", "transfers"]
     assert main([*words, *FEW_DRAWS, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert "slope" in printed
+    assert "slope[transfers]" in printed
     assert "nu" in printed
     assert out.with_suffix(".png").stat().st_size > 5000
     posterior = az.from_netcdf(out.with_suffix(".nc"))["posterior"]
@@ -45,12 +45,17 @@ def test_offset_text_covariates_and_a_dispersion_of_its_own(freight_csv):
     ("change", "words", "answer"),
     [
         (None, ["--response", "broken", "--covariates", "weight"], "no column 'weight'"),
-        (("broken", -1), ["--response", "broken"], "row 0 holds -1"),
-        (("broken", 1.5), ["--response", "broken"], "row 0 holds 1.5"),
+        (("broken", -1), ["--response", "broken"], "line 2 of the file holds -1"),
+        (("broken", 1.5), ["--response", "broken"], "line 2 of the file holds 1.5"),
         (("broken", np.nan), ["--response", "broken"], "empty cells"),
         (None, ["--response", "route"], "it holds text"),
         (None, ["--response", "broken", "--covariates", "hours"], "same in every row"),
-        (("hours", 0.0), ["--response", "broken", "--offset", "hours"], "must be positive"),
+        (("hours", 0.0), ["--response", "broken", "--offset", "hours"], "must hold positive"),
+        (None, ["--response", "broken", "--offset", "route"], "must hold positive numbers"),
+        (None, ["--response", "broken", "--covariates", "broken"], "cannot explain itself"),
+        (("hours", np.inf), ["--response", "broken", "--covariates", "hours"], "must be finite"),
+        (("broken", np.inf), ["--response", "broken"], "line 2 of the file holds inf"),
+        (None, ["--response", "broken", "--out", "no/where/at/all"], "no such directory"),
     ],
 )
 def test_bad_files_are_answered_in_one_line(freight_csv, capsys, change, words, answer):
@@ -70,6 +75,30 @@ def test_bad_files_are_answered_in_one_line(freight_csv, capsys, change, words, 
 def test_missing_file(tmp_path, capsys):
     assert main(["fit-cmp", str(tmp_path / "none.csv"), "--response", "y"]) == 2
     assert "no such file" in capsys.readouterr().err
+
+
+def test_a_directory_is_no_file(tmp_path, capsys):
+    assert main(["fit-cmp", str(tmp_path), "--response", "y"]) == 2
+    assert "is a directory" in capsys.readouterr().err
+
+
+def test_bad_numbers_of_draws(capsys):
+    for option in ("--draws", "--tune", "--chains"):
+        with pytest.raises(SystemExit):
+            main(["demo", option, "-5"])
+        assert "whole number from 1 on" in capsys.readouterr().err
+
+
+def test_trailing_commas_do_not_shift_columns(tmp_path):
+    path = tmp_path / "commas.csv"
+    path.write_text("y,x\n1,20,\n3,40,\n")
+    assert read_frame(path, "y", ["x"])["y"].tolist() == [1, 3]
+
+
+def test_a_response_named_like_a_parameter():
+    frame = datasets.freight().rename(columns={"broken": "nu", "transfers": "slope"})
+    model = build_model(frame, "nu", ["slope"])
+    assert [rv.name for rv in model.observed_RVs] == ["nu_count"]
 
 
 def test_help_names_every_option(capsys):
