@@ -25,6 +25,7 @@
 import logging
 import warnings
 
+import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
@@ -153,11 +154,13 @@ ten_nodes = build(rules["min(x, y) + 1"])
 with ten_nodes, warnings.catch_warnings():
     warnings.simplefilter("ignore")
     draws = pm.sample(**settings)
+r_hat = az.rhat(draws).to_dataset().to_array().max()
+print(f"divergences: {int(draws['sample_stats']['diverging'].sum())}, r_hat: {float(r_hat):.3f}")
 checked = pbs.check_normalizer(draws, ten_nodes, draws=200, progressbar=False)
 print(checked["normalizer"].attrs["report"])
 
 # %% [markdown]
-# The verdict is clear, and the sampler itself had not complained. The picture: the error of
+# The verdict is clear; the first line is all that the sampler says. The picture: the error of
 # $\log Z$ on every draw, against what the rule says of itself, and how uneven the weights would
 # be that lead to the right posterior. (A Pareto k far off the scale is drawn at its top, with its
 # value beside it.)

@@ -27,7 +27,7 @@ _LABELS = ("xlabel", "ylabel", "title")
 _NORMALIZER_VISUALS = (*_PANELS, "zero_line", "diagonal", "khat_text", "thresholds", *_LABELS)
 _PREDICTIVE = ("predictive_markers", "predictive_line", "observed_markers", "credible_interval")
 _ROOTOGRAM_VISUALS = (*_PREDICTIVE, "observed_bars", "zero_line", "grid", *_LABELS)
-_DISPERSION_VISUALS = (*_PREDICTIVE, "equal_line", "equal_text", *_LABELS)
+_DISPERSION_VISUALS = (*_PREDICTIVE, "equal_line", *_LABELS)
 
 type Visuals = Mapping[str, Mapping[str, Any] | bool]
 
@@ -201,7 +201,9 @@ def plot_rootogram(
         pen = _Pen(plot_collection, visuals, {}, name)
         if kind == "standing":
             _draw_standing(pen, group, replicated, observed, ci_prob)
+            title = f"{name}: dots observed, diamonds predicted"
             pen("xlabel", azv.labelled_x, xr.DataArray(0.0), text=xlabel)
+            pen("title", _title, xr.DataArray(0.0), text=title)
         else:
             _draw_hanging(pen, replicated, observed, ci_prob, xlabel)
     if kind == "standing":
@@ -255,7 +257,6 @@ def plot_dispersion(
         Keyword arguments for the visuals
 
         * equal_line, predictive_line -> :func:`arviz_plots.visuals.line_xy`
-        * equal_text -> :func:`arviz_plots.visuals.annotate_xy`
         * credible_interval -> :func:`arviz_plots.visuals.ci_line_y`
         * predictive_markers, observed_markers -> :func:`arviz_plots.visuals.scatter_xy`
         * xlabel, ylabel, title -> the functions of those names
@@ -508,9 +509,10 @@ def _khat_axes(
     right = len(names) - 0.2
     backend.xlim((-0.5, right), target)
     backend.ylim(limits, target)
+    gap = 0.02 * (limits[1] - limits[0])
     for height, align, text in (
-        (0.5, "top", "fine below"),
-        (threshold, "bottom", "no correction above"),
+        (0.5 - gap, "top", "fine below"),
+        (threshold + gap, "bottom", "no correction above"),
     ):
         backend.text(
             right, height, text + " ", target, horizontal_align="right", vertical_align=align
@@ -577,7 +579,7 @@ def _binned(values: np.ndarray, width: int) -> np.ndarray:
 def _draw_standing(
     pen: _Pen, group: str, replicated: np.ndarray, observed: np.ndarray, ci_prob: float | None
 ) -> None:
-    visuals: dict[Any, Any] = {**pen.visuals, "xlabel": False}
+    visuals: dict[Any, Any] = {**pen.visuals, "xlabel": False, "title": False}
     tree = {
         group: xr.Dataset({pen.variable: (("chain", "draw", "row"), replicated[None])}),
         "observed_data": xr.Dataset({pen.variable: ("row", observed)}),
@@ -642,7 +644,6 @@ def _draw_dispersion(
     margin = 0.15 if len(groups) > 1 else 0.4
     span = np.array([x.min() - margin, x.max() + margin])
     pen("equal_line", azv.line_xy, _points(x=span, y=span), color="B2", linestyle="C1")
-    pen("equal_text", _annotate, _points(x=span[0], y=span[0]), **_EQUAL_TEXT)
     interval = _points(x=x, y_bottom=low, y_top=high)
     pen("credible_interval", azv.ci_line_y, interval, color="C0", alpha=0.4, width=6)
     pen("predictive_line", azv.line_xy, _points(x=x, y=middle), color="C0")
@@ -653,16 +654,8 @@ def _draw_dispersion(
     heights = np.concatenate([span, seen, low, high])
     y = np.array([heights.min() - margin, heights.max() + margin])
     pen.axes(_count_ticks, xr.DataArray(0.0), x=span, y=y)
-    title = f"{pen.variable}: crosses observed, line predicted"
-    pen.labels(xr.DataArray(0.0), "predicted mean", "variance about it", title)
-
-
-_EQUAL_TEXT = {
-    "text": " variance = mean",
-    "horizontal_align": "left",
-    "vertical_align": "top",
-    "color": "B2",
-}
+    title = f"{pen.variable}: crosses observed, line predicted, dashed variance = mean"
+    pen.labels(xr.DataArray(0.0), "predicted mean", "variance", title)
 
 
 def _groups(replicated: np.ndarray, fitted: np.ndarray, n_groups: int | None) -> list[np.ndarray]:
