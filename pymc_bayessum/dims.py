@@ -8,7 +8,8 @@ from typing import Any
 from pymc.dims.distributions.core import DimDistribution
 from pytensor.xtensor.random import as_xrv
 
-from pymc_bayessum.distributions.cmp import CMPRV, the_parametrization
+from pymc_bayessum.distributions.cmp import CMPRV, check_rule, the_parametrization
+from pymc_bayessum.rules import Rule
 
 __all__ = ["CMP"]
 
@@ -24,6 +25,7 @@ class CMP(DimDistribution):
         Exactly one: the mean, the rate, or :math:`\lambda^{1/\nu}`.
     nu : xtensor_like of float
         Dispersion (nu >= 0).
+    normalizer : Rule, optional
     **kwargs
         ``observed``, ``dims``, ... as in any distribution of ``pymc.dims``.
 
@@ -43,16 +45,26 @@ class CMP(DimDistribution):
     """
 
     @staticmethod
-    def xrv_op(*parameters: Any, parametrization: str, **kwargs: Any) -> Any:
-        """Create the random variable for one parametrisation."""
-        return as_xrv(CMPRV(parametrization=parametrization))(*parameters, **kwargs)
+    def xrv_op(*parameters: Any, parametrization: str, rule: Any, **kwargs: Any) -> Any:
+        """Create the random variable for one parametrisation and rule."""
+        op = CMPRV(parametrization=parametrization, rule=rule)
+        return as_xrv(op)(*parameters, **kwargs)
 
     @classmethod
     def dist(  # type: ignore[override]
-        cls, mu: Any = None, nu: Any = None, *, lam: Any = None, mode: Any = None, **kwargs: Any
+        cls,
+        mu: Any = None,
+        nu: Any = None,
+        *,
+        lam: Any = None,
+        mode: Any = None,
+        normalizer: Rule | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Create the distribution outside of a model."""
         parametrization, first = the_parametrization(mu, lam, mode)
         if nu is None:
             raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
-        return super().dist([first, nu], parametrization=parametrization, **kwargs)
+        if normalizer is not None:
+            check_rule(normalizer)
+        return super().dist([first, nu], parametrization=parametrization, rule=normalizer, **kwargs)

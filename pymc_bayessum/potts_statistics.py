@@ -408,9 +408,9 @@ def _agreed(name: str, candidates: dict[str, int | None]) -> int | None:
     return next(iter(known.values()), None)
 
 
-def _count_sites(edges: Any, single_row: bool = False, **candidates: int | None) -> int:
+def _count_sites(edges: Any, candidates: dict[str, int | None], single_row: bool = False) -> int:
     if isinstance(edges, nx.Graph):
-        candidates["edges (a networkx graph)"] = len(edges)
+        candidates = candidates | {"edges (a networkx graph)": len(edges)}
     n_sites = _agreed("n_sites", candidates)
     if n_sites is not None:
         return n_sites
@@ -527,7 +527,8 @@ def potts_layout(
     # A field of one row is that of all sites, or of the only one where nothing says otherwise.
     single_row = len(h_shape) >= 2 and rows is None
     length = _row_length(observed)
-    sites = _count_sites(edges, single_row, **{"n_sites": n_sites, "h": rows, "observed": length})
+    known = {"n_sites": n_sites, "h": rows, "observed": length}
+    sites = _count_sites(edges, known, single_row)
     pairs = as_edges(edges, sites)
 
     columns = h_shape[-1] if len(h_shape) >= 1 and h_shape[-1] != 1 else None
@@ -621,7 +622,7 @@ def ising_layout(
     h_shape = () if h is None else _static_shape(h)
     rows = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
     length = _row_length(observed)
-    sites = _count_sites(edges, **{"n_sites": n_sites, "h": rows, "observed": length})
+    sites = _count_sites(edges, {"n_sites": n_sites, "h": rows, "observed": length})
     pairs = as_edges(edges, sites)
     batch: tuple[int | None, ...] = ()
     if h is None:

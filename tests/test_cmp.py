@@ -280,6 +280,9 @@ def test_moments_on_arrays():
             p = np.exp(series(x, np.log(lam[i, 0]), nu[j], 500))
             np.testing.assert_allclose(mean[i, j], p @ x, rtol=1e-10)
             np.testing.assert_allclose(variance[i, j], p @ (x - p @ x) ** 2, rtol=1e-10)
+    np.testing.assert_allclose(pbs.cmp_variance(mu=mean, nu=nu), variance, rtol=1e-9)
+    with pytest.raises(TypeError, match="exactly one of lam and mu"):
+        pbs.cmp_variance(2.0, 1.0, mu=3.0)
     assert np.isnan(pbs.cmp_mean(1.5, 0.0))
     assert np.isnan(pbs.cmp_variance(-1.0, 1.0))
     assert pbs.cmp_log_z(0.5, 0.0) == np.inf

@@ -68,3 +68,13 @@ def test_bad_input():
         CMP.dist(mu=1.0)
     with pytest.raises(ValueError, match="must have dims"):
         CMP.dist(mu=np.ones(3), nu=1.0)
+
+
+def test_a_rule_as_normaliser():
+    rule = pbs.poisson_rule(4.0, nodes=np.arange(10))
+    mu = DataArray([2.0, 4.0], dims="a")
+    logp = pm.logp(CMP.dist(lam=mu, nu=0.5, normalizer=rule), pmd.as_xtensor(3)).values.eval()
+    expected = pm.logp(pbs.CMP.dist(lam=np.array([2.0, 4.0]), nu=0.5, normalizer=rule), 3).eval()
+    np.testing.assert_allclose(logp, expected, rtol=1e-12)
+    with pytest.raises(TypeError, match="normalizer must be None or a Rule"):
+        CMP.dist(lam=mu, nu=0.5, normalizer="exact")

@@ -254,7 +254,7 @@ class CMP(Discrete):
         if nu is None:
             raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
         if normalizer is not None:
-            _check_rule(normalizer)
+            check_rule(normalizer)
         first, nu = _as_float(first), _as_float(nu)
         _check_constants(parametrization, first, nu, normalizer is None)
         return super().dist([first, nu], parametrization=parametrization, rule=normalizer, **kwargs)
@@ -296,7 +296,8 @@ def _as_float(x: Any) -> Any:
     return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
 
 
-def _check_rule(rule: Any) -> None:
+def check_rule(rule: Any) -> None:
+    """Raise for what is no rule over counts."""
     if not isinstance(rule, Rule):
         raise TypeError(f"normalizer must be None or a Rule, as made by poisson_rule, got {rule!r}")
     if isinstance(rule.nodes, tuple) or rule.nodes.ndim != 1 or np.any(rule.nodes < 0):
@@ -491,13 +492,15 @@ def cmp_mean(lam: Any, nu: Any) -> Any:
     return np.where(np.isfinite(log_z), mean, np.nan)[()]
 
 
-def cmp_variance(lam: Any, nu: Any) -> Any:
+def cmp_variance(lam: Any = None, nu: Any = None, *, mu: Any = None) -> Any:
     r"""Variance of the CMP distribution with rate :math:`\lambda` and dispersion :math:`\nu`.
 
     Parameters
     ----------
     lam, nu : array_like of float
         Rate (lam > 0) and dispersion; they broadcast.
+    mu : array_like of float
+        The mean, in place of the rate.
 
     Returns
     -------
@@ -508,7 +511,17 @@ def cmp_variance(lam: Any, nu: Any) -> Any:
     --------
     >>> float(cmp_variance(10.0, 1.2).round(6))
     5.679674
+    >>> float(cmp_variance(mu=4.0, nu=1.0).round(6))
+    4.0
     """
+    if (lam is None) == (mu is None) or nu is None:
+        raise TypeError("cmp_variance needs nu and exactly one of lam and mu")
+    if lam is None:
+        _, log_z, slope, *_ = CMPFromMean().evaluate(_log(mu), nu)
+        known = np.isfinite(log_z)
+        return np.where(known, np.asarray(mu, dtype=float) / np.where(known, slope, 1.0), np.nan)[
+            ()
+        ]
     log_z, _, _, variance, *_ = _moments(_log(lam), nu)
     return np.where(np.isfinite(log_z), variance, np.nan)[()]
 
