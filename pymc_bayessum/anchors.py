@@ -322,7 +322,8 @@ class AnchoredRule:
         -------
         dict
             ``V`` (variance of the log ratio, see :meth:`v`), ``var_g`` (variance, over
-            held-out draws of all anchors, of the log ratio to their mixture), ``ess`` (absolute),
+            held-out draws of all anchors, of the log ratio to their mixture; equal to V where there
+            is one anchor), ``ess`` (absolute),
             ``log_z``, ``predicted_error`` (of the change from the centre, which is what a
             posterior depends on), ``constant_error``, ``rows_times_error``, ``flagged`` (V above
             0.5, or chains that had not settled) and how the draws were made.
