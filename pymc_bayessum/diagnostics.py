@@ -228,6 +228,12 @@ def correct(
     [[1.0, 1.0, 3.0, 4.0]]
     """
     if not isinstance(idata, xr.DataTree) or "normalizer" not in idata.children:
+        try:
+            model = pm.modelcontext(model)
+        except TypeError:
+            raise ValueError(
+                "idata has no group 'normalizer': run check_normalizer first, or pass model="
+            ) from None
         idata = check_normalizer(idata, model, **check_kwargs)
     check = idata["normalizer"].to_dataset()
     if check.attrs["verdict"] == "not to be trusted":

@@ -671,6 +671,8 @@ def fit_potts(
     prior, mean, variance = _normal_prior(layout, coordinates, prior_mean, prior_sd)
     chains = None
     if resume is not None:
+        if not isinstance(resume, PottsFit):
+            raise TypeError(f"resume must be a PottsFit, as fit_potts returns, got {resume!r}")
         if resume.layout != layout:
             raise ValueError("resume was fitted to another model or graph")
         point, chains = coordinates.of(resume.theta), resume.rule.states

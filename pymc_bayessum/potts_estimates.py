@@ -199,8 +199,8 @@ def data_rows(layout: PottsLayout, rows: Any) -> np.ndarray:
     """Check data rows, in the alphabet of the model, and return them as integers (n, L)."""
     array = np.asarray(rows)
     if array.ndim != 2 or array.shape[1] != layout.n_sites or len(array) == 0:
-        raise ValueError(f"rows must have shape (n, {layout.n_sites}), got {array.shape}")
+        raise ValueError(f"observed rows must have shape (n, {layout.n_sites}), got {array.shape}")
     if not np.array_equal(array, np.floor(array)) or not layout.valid(array).all():
         allowed = "-1 and +1" if layout.spins else f"0 .. {layout.n_states - 1}"
-        raise ValueError(f"rows holds states out of range, allowed: {allowed}")
+        raise ValueError(f"observed rows hold states out of range, allowed: {allowed}")
     return array.astype(np.int64)

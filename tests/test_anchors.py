@@ -346,3 +346,13 @@ def test_far_beyond_its_reach_a_model_has_no_probability():
         pbs.Ising.dist(0.0, pt.constant(-5.0), edges, normalizer=rule), pt.as_tensor(rows)
     )
     assert np.all(free.eval() == -np.inf)
+
+
+def test_a_model_warns_where_nuts_would_be_misled():
+    edges = pbs.graphs.complete(6)
+    rng = np.random.default_rng(0)
+    h, J = 0.1 * rng.normal(size=(6, 3)), 0.1 * rng.normal(size=(15, 3, 3))
+    rule = pbs.anchored_rule(h, J, edges, n=100, rng=0)
+    rows = rng.integers(0, 3, (20, 6))
+    with pm.Model(), pytest.warns(UserWarning, match="not for NUTS.*100 draws for 72"):
+        pbs.Potts("x", pm.Normal("h", shape=(6, 3)), J, edges, normalizer=rule, observed=rows)

@@ -585,3 +585,9 @@ def test_bad_input_is_answered(usable):
         check(draws, plain)
     with pytest.raises(TypeError, match="context"):
         pbs.check_normalizer(draws)
+
+
+def test_correct_says_that_nothing_was_checked():
+    idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"a": (("chain", "draw"), [[1.0]])})})
+    with pytest.raises(ValueError, match="no group 'normalizer': run check_normalizer first"):
+        pbs.correct(idata)

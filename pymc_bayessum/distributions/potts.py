@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
+from ..anchors import AnchoredRule
 from ..elimination import AFFORDABLE_ENTRIES, elimination_plan, is_affordable, is_possible
 from ..exact import ExactNormalizer
 from ..logsum import log_normalizer
@@ -215,6 +217,14 @@ class RuleNormalizer:
         }
 
 
+def _warn_of_noisy_curvature(name: str, rule: AnchoredRule) -> None:
+    """Warn, not refuse: a mode needs fewer draws, and which will be run is not known here."""
+    try:
+        rule.require_curvature()
+    except ValueError as reason:
+        warnings.warn(f"{name}: good for a mode, not for NUTS: {reason}", stacklevel=4)
+
+
 def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | None:
     """Turn the argument into a normaliser of this layout, or None where there is no exact one."""
     if normalizer is None:
@@ -345,6 +355,8 @@ class _GraphDistribution(Discrete):
         about = {key: kwargs.pop(key, None) for key in ("n_sites", "n_states", "coupling")}
         layout, h, J = cls._layout(h, J, edges, observed=data, **about)
         normalizer = _fit_normalizer(kwargs.pop("normalizer", None), layout)
+        if isinstance(normalizer, AnchoredRule) and data is not None:
+            _warn_of_noisy_curvature(name, normalizer)
         if normalizer is None:
             if data is None:
                 raise ValueError(f"{name}: {_no_normalizer(layout)}")
