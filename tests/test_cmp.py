@@ -405,6 +405,12 @@ def test_a_rate_of_zero_gives_zeros(form):
         np.testing.assert_array_equal([logcdf, median, draws], np.zeros((3, 4)))
 
 
+def test_a_mode_below_one_with_a_large_nu():
+    """The rate is tiny, and its powers are still probabilities."""
+    logp = pm.logp(pbs.CMP.dist(mode=0.9, nu=1e4), np.array([0, 1])).eval()
+    np.testing.assert_allclose(logp, [0.0, 1e4 * np.log(0.9)], rtol=1e-12, atol=1e-15)
+
+
 def test_no_draws_where_there_is_no_distribution():
     with pytest.raises(ValueError, match="CMP draws need"):
         pm.draw(pbs.CMP.dist(lam=1.5, nu=0.0), 3)

@@ -369,7 +369,8 @@ def _rate_and_log_z(op: CMPRV, first: Any, nu: Any) -> tuple[Any, Any, Any]:
 
 def _is_zero(op: CMPRV, log_first: Any, eta: Any) -> Any:
     """Whether the rate is so small, or zero, that the count is zero for certain."""
-    return pt.le(log_first if op.parametrization == "mu" else eta, LOG_SMALLEST)
+    tiny = pt.le(log_first, LOG_SMALLEST)
+    return pt.and_(tiny, pt.le(eta, LOG_SMALLEST)) if op.parametrization == "mode" else tiny
 
 
 def _check(result: Any, log_first: Any, nu: Any, op: CMPRV) -> Any:
