@@ -8,7 +8,7 @@ from typing import Any
 from pymc.dims.distributions.core import DimDistribution
 from pytensor.xtensor.random import as_xrv
 
-from pymc_bayessum.distributions.cmp import CMPRV, check_rule, the_parametrization
+from pymc_bayessum.distributions.cmp import CMPRV, the_parametrization
 from pymc_bayessum.rules import Rule
 
 __all__ = ["CMP"]
@@ -62,9 +62,5 @@ class CMP(DimDistribution):
         **kwargs: Any,
     ) -> Any:
         """Create the distribution outside of a model."""
-        parametrization, first = the_parametrization(mu, lam, mode)
-        if nu is None:
-            raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
-        if normalizer is not None:
-            check_rule(normalizer)
+        parametrization, first = the_parametrization(mu, lam, mode, nu, normalizer)
         return super().dist([first, nu], parametrization=parametrization, rule=normalizer, **kwargs)

@@ -250,18 +250,14 @@ class CMP(Discrete):
             If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
             are not positive or lie outside of the range the default normaliser answers for.
         """
-        parametrization, first = the_parametrization(mu, lam, mode)
-        if nu is None:
-            raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
-        if normalizer is not None:
-            check_rule(normalizer)
+        parametrization, first = the_parametrization(mu, lam, mode, nu, normalizer)
         first, nu = _as_float(first), _as_float(nu)
         _check_constants(parametrization, first, nu, normalizer is None)
         return super().dist([first, nu], parametrization=parametrization, rule=normalizer, **kwargs)
 
 
-def the_parametrization(mu: Any, lam: Any, mode: Any) -> tuple[str, Any]:
-    """Name and value of the one parameter that is given beside nu."""
+def the_parametrization(mu: Any, lam: Any, mode: Any, nu: Any, rule: Any) -> tuple[str, Any]:
+    """Name and value of the one parameter that is given beside nu; raise for bad arguments."""
     given = {
         name: value
         for name, value in (("mu", mu), ("lam", lam), ("mode", mode))
@@ -272,6 +268,10 @@ def the_parametrization(mu: Any, lam: Any, mode: Any) -> tuple[str, Any]:
             "exactly one of mu (the mean), lam (the rate), mode (lam**(1/nu)) must be given, "
             f"got {' and '.join(given) or 'none of them'}"
         )
+    if nu is None:
+        raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
+    if rule is not None:
+        _check_rule(rule)
     [(name, value)] = given.items()
     return name, value
 
@@ -296,8 +296,7 @@ def _as_float(x: Any) -> Any:
     return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
 
 
-def check_rule(rule: Any) -> None:
-    """Raise for what is no rule over counts."""
+def _check_rule(rule: Any) -> None:
     if not isinstance(rule, Rule):
         raise TypeError(f"normalizer must be None or a Rule, as made by poisson_rule, got {rule!r}")
     if isinstance(rule.nodes, tuple) or rule.nodes.ndim != 1 or np.any(rule.nodes < 0):
