@@ -18,12 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_bayessum import bayes_sum, measures, nodes
-from pymc_bayessum.baselines import (
-    importance_sampling,
-    monte_carlo,
-    russian_roulette,
-    stratified,
-)
+from pymc_bayessum.baselines import importance_sampling, monte_carlo, russian_roulette, stratified
 from pymc_bayessum.hyper import select_kernel
 from pymc_bayessum.kernels import Brownian, ExpHamming, IntegratedBrownian, Kernel, Matern
 

@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.progress import Progress
 from scipy.linalg import solve_triangular
 
-from .arguments import as_generator, integer, positive, real
-from .embeddings import embed
-from .hyper import select_kernel
-from .kernels import Kernel
-from .measures import IntegerMeasure, Measure
-from .measures.base import concatenate
-from .measures.supports import (
+from pymc_bayessum.arguments import as_generator, integer, positive, real
+from pymc_bayessum.embeddings import embed
+from pymc_bayessum.hyper import select_kernel
+from pymc_bayessum.kernels import Kernel
+from pymc_bayessum.measures import IntegerMeasure, Measure
+from pymc_bayessum.measures.base import concatenate
+from pymc_bayessum.measures.supports import (
     Image,
     Interval,
     Pair,
@@ -43,7 +43,7 @@ from .measures.supports import (
     rows,
     take,
 )
-from .rules import Estimate, Rule, bayes_sum, distinct_points
+from pymc_bayessum.rules import Estimate, Rule, bayes_sum, distinct_points
 
 __all__ = ["ActiveResult", "EvaluationError", "Step", "active_bayes_sum"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import as_generator, integer
-from .measures import (
+from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.measures import (
     IntegerMeasure,
     Measure,
     Product,
@@ -18,8 +18,8 @@ from .measures import (
     UniformInterval,
     UniformSpins,
 )
-from .measures.supports import Points, batch_size, take
-from .rules import Estimate
+from pymc_bayessum.measures.supports import Points, batch_size, take
+from pymc_bayessum.rules import Estimate
 
 __all__ = ["importance_sampling", "monte_carlo", "russian_roulette", "stratified"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .measures import Counting, IntegerMeasure
+from pymc_bayessum.measures import Counting, IntegerMeasure
 
 __all__ = ["BrownianGram", "brownian_weights", "listed_masses"]
 

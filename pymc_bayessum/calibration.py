@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from .arguments import real
-from .rules import Estimate
+from pymc_bayessum.arguments import real
+from pymc_bayessum.rules import Estimate
 
 __all__ = ["Coverage", "coverage"]
 

@@ -16,8 +16,8 @@ import pytensor.tensor as pt
 from numba import njit
 from pytensor.graph.basic import Apply, Variable
 
-from .distributions.cmp_normalizer.ops import CMPCumulants, CMPFromMean
-from .logsum import Normalizer, describe_normalizer
+from pymc_bayessum.distributions.cmp_normalizer.ops import CMPCumulants, CMPFromMean
+from pymc_bayessum.logsum import Normalizer, describe_normalizer
 
 __all__ = ["cmp_series"]
 

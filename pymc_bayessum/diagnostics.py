@@ -25,12 +25,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from . import cmp_series  # noqa: F401  describes the default normalisers of CMP
-from .anchors import AnchoredRule
-from .evaluation import PLAIN, Evaluator, Part, Seen
-from .importance import MINIMUM_DRAWS, khat_threshold, resample, smooth_weights
-from .laplace import mode_shift
-from .potts_rules import PottsRule
+from pymc_bayessum import cmp_series  # noqa: F401  describes the default normalisers of CMP
+from pymc_bayessum.anchors import AnchoredRule
+from pymc_bayessum.evaluation import PLAIN, Evaluator, Part, Seen
+from pymc_bayessum.importance import MINIMUM_DRAWS, khat_threshold, resample, smooth_weights
+from pymc_bayessum.laplace import mode_shift
+from pymc_bayessum.potts_rules import PottsRule
 
 __all__ = ["CheckedTree", "check_normalizer", "correct"]
 

@@ -26,8 +26,8 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
-from .logsum import Normalizer, describe_normalizer, find_normalizers, log_normalizer
-from .references import Reference, ReferenceValue, choose_reference
+from pymc_bayessum.logsum import Normalizer, describe_normalizer, find_normalizers, log_normalizer
+from pymc_bayessum.references import Reference, ReferenceValue, choose_reference
 
 __all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
 

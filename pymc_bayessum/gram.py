@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from .brownian import BrownianGram
-from .kernels import Brownian, Kernel, Polynomial, Scaled, Stein
-from .markov import MarkovGram, markov_process
-from .measures.supports import Points
-from .polynomials import PolynomialGram
+from pymc_bayessum.brownian import BrownianGram
+from pymc_bayessum.kernels import Brownian, Kernel, Polynomial, Scaled, Stein
+from pymc_bayessum.markov import MarkovGram, markov_process
+from pymc_bayessum.measures.supports import Points
+from pymc_bayessum.polynomials import PolynomialGram
 
 __all__ = ["DenseGram", "FlatMeanGram", "Gram", "ScaledGram", "factorize", "factorize_dense"]
 

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from .arguments import real
-from .gram import factorize
-from .kernels import Kernel
-from .measures.supports import Points, batch_size
-from .rules import require_distinct
+from pymc_bayessum.arguments import real
+from pymc_bayessum.gram import factorize
+from pymc_bayessum.kernels import Kernel
+from pymc_bayessum.measures.supports import Points, batch_size
+from pymc_bayessum.rules import require_distinct
 
 __all__ = ["Selection", "log_marginal_likelihood", "select_kernel"]
 

@@ -14,7 +14,7 @@ import pymc as pm
 import pytensor
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
-from .evaluation import PLAIN
+from pymc_bayessum.evaluation import PLAIN
 
 __all__ = ["mode_shift"]
 

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from .arguments import as_generator, integer
-from .embeddings import embed
-from .gram import FlatMeanGram
-from .kernels import Kernel, Stein
-from .measures import Measure
-from .measures.supports import Points, Sites, batch_size, take
-from .rules import Rule, bayes_sum, distinct_points, reach_of
+from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.embeddings import embed
+from pymc_bayessum.gram import FlatMeanGram
+from pymc_bayessum.kernels import Kernel, Stein
+from pymc_bayessum.measures import Measure
+from pymc_bayessum.measures.supports import Points, Sites, batch_size, take
+from pymc_bayessum.rules import Rule, bayes_sum, distinct_points, reach_of
 
 __all__ = [
     "LowRankGram",

@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
 
-from .brownian import listed_masses
-from .kernels import IntegratedBrownian, Kernel, Matern
-from .measures import Counting, IntegerMeasure
-from .panels import (
+from pymc_bayessum.brownian import listed_masses
+from pymc_bayessum.kernels import IntegratedBrownian, Kernel, Matern
+from pymc_bayessum.measures import Counting, IntegerMeasure
+from pymc_bayessum.panels import (
     Frame,
     Remainder,
     discrete_gauss,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from .arguments import as_generator, integer, real
-from .measures import (
+from pymc_bayessum.arguments import as_generator, integer, real
+from pymc_bayessum.measures import (
     Measure,
     Product,
     ProductCategorical,
@@ -16,7 +16,7 @@ from .measures import (
     UniformInterval,
     UniformSpins,
 )
-from .measures.supports import Points, rows, take
+from pymc_bayessum.measures.supports import Points, rows, take
 
 __all__ = ["distinct", "graded", "spread"]
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lstsq, qr, solve_triangular
 
-from .brownian import listed_masses
-from .measures import IntegerMeasure
+from pymc_bayessum.brownian import listed_masses
+from pymc_bayessum.measures import IntegerMeasure
 
 __all__ = ["PolynomialGram", "polynomial_weights"]
 

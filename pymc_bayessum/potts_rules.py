@@ -26,12 +26,7 @@ from pymc_bayessum.arguments import as_generator, integer, positive
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.gram import DenseGram, factorize_dense
 from pymc_bayessum.kernels import ExpHamming
-from pymc_bayessum.measures import (
-    Measure,
-    ProductCategorical,
-    TreeCategorical,
-    UniformCategorical,
-)
+from pymc_bayessum.measures import Measure, ProductCategorical, TreeCategorical, UniformCategorical
 from pymc_bayessum.potts_bases import (
     belief_propagation,
     conditional_mixture,

@@ -26,10 +26,10 @@ import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from .anchors import AnchoredRule, anchored_rule_at
-from .arguments import as_generator
-from .logsum import Normalizer
-from .measures.supports import (
+from pymc_bayessum.anchors import AnchoredRule, anchored_rule_at
+from pymc_bayessum.arguments import as_generator
+from pymc_bayessum.logsum import Normalizer
+from pymc_bayessum.measures.supports import (
     Integers,
     Interval,
     Naturals,
@@ -39,9 +39,9 @@ from .measures.supports import (
     batch_size,
     take,
 )
-from .potts_estimates import EstimatedLogZ
-from .potts_rules import PottsRule
-from .rules import Rule
+from pymc_bayessum.potts_estimates import EstimatedLogZ
+from pymc_bayessum.potts_rules import PottsRule
+from pymc_bayessum.rules import Rule
 
 __all__ = ["Reference", "ReferenceValue", "choose_reference"]
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import integer, real
-from .brownian import brownian_weights
-from .embeddings import embed
-from .gram import Gram, ScaledGram, factorize, factorize_dense
-from .kernels import Brownian, Kernel, Polynomial, Scaled
-from .markov import markov_process, markov_weights
-from .measures import Geometric, IntegerMeasure, Measure, NegativeBinomial, Poisson
-from .measures.supports import Points, Support, batch_size, rows, take
-from .polynomials import polynomial_weights
+from pymc_bayessum.arguments import integer, real
+from pymc_bayessum.brownian import brownian_weights
+from pymc_bayessum.embeddings import embed
+from pymc_bayessum.gram import Gram, ScaledGram, factorize, factorize_dense
+from pymc_bayessum.kernels import Brownian, Kernel, Polynomial, Scaled
+from pymc_bayessum.markov import markov_process, markov_weights
+from pymc_bayessum.measures import Geometric, IntegerMeasure, Measure, NegativeBinomial, Poisson
+from pymc_bayessum.measures.supports import Points, Support, batch_size, rows, take
+from pymc_bayessum.polynomials import polynomial_weights
 
 __all__ = [
     "Estimate",

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .arguments import as_generator, integer
-from .gram import FlatMeanGram, factorize_dense
-from .kernels import Kernel
-from .kernels.stein import (
+from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.gram import FlatMeanGram, factorize_dense
+from pymc_bayessum.kernels import Kernel
+from pymc_bayessum.kernels.stein import (
     Scored,
     Stein,
     as_states,
@@ -23,8 +23,8 @@ from .kernels.stein import (
     score,
     turn,
 )
-from .measures.supports import Points, Sites
-from .rules import Rule, distinct_points, reach_of
+from pymc_bayessum.measures.supports import Points, Sites
+from pymc_bayessum.rules import Rule, distinct_points, reach_of
 
 __all__ = [
     "GoodnessOfFit",

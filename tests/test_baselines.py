@@ -6,12 +6,7 @@ from problems import PROBLEMS, having
 from scipy import stats
 
 from pymc_bayessum import measures
-from pymc_bayessum.baselines import (
-    importance_sampling,
-    monte_carlo,
-    russian_roulette,
-    stratified,
-)
+from pymc_bayessum.baselines import importance_sampling, monte_carlo, russian_roulette, stratified
 from pymc_bayessum.rules import Estimate
 
 POISSON = measures.Poisson(4.0)

@@ -18,13 +18,7 @@ from pymc_bayessum.kernels import (
     Stein,
 )
 from pymc_bayessum.lowrank import LowRankGram, nystroem_rule, pivot_rule, pivoted_cholesky
-from pymc_bayessum.measures import (
-    Counting,
-    Poisson,
-    Product,
-    UniformCategorical,
-    UniformInterval,
-)
+from pymc_bayessum.measures import Counting, Poisson, Product, UniformCategorical, UniformInterval
 from pymc_bayessum.rules import bayes_sum
 from pymc_bayessum.stein import stein_rule
 

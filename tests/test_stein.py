@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 from pymc_bayessum.gram import FlatMeanGram
 from pymc_bayessum.kernels import ExpHamming, Kernel, Stein, Tanimoto, hamming
 from pymc_bayessum.measures import Sites, UniformCategorical
-from pymc_bayessum.stein import (
-    difference,
-    inverse_difference,
-    ksd,
-    ksd_test,
-    score,
-    stein_rule,
-)
+from pymc_bayessum.stein import difference, inverse_difference, ksd, ksd_test, score, stein_rule
 
 
 class Inverse(Kernel):

@@ -17,12 +17,7 @@ from pymc_bayessum import (
     select_kernel,
     stein_rule,
 )
-from pymc_bayessum.baselines import (
-    importance_sampling,
-    monte_carlo,
-    russian_roulette,
-    stratified,
-)
+from pymc_bayessum.baselines import importance_sampling, monte_carlo, russian_roulette, stratified
 from pymc_bayessum.kernels import (
     Brownian,
     ExpHamming,

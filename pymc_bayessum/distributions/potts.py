@@ -22,15 +22,20 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from ..anchors import AnchoredRule
-from ..elimination import AFFORDABLE_ENTRIES, elimination_plan, is_affordable, is_possible
-from ..exact import ExactNormalizer
-from ..logsum import log_normalizer
-from ..potts_energies import row_logp, symbolic_energy
-from ..potts_statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
-from ..rules import Rule
-from ..samplers import SWEEPS, sample_states
-from .cmp_normalizer.ops import LoadForJax
+from pymc_bayessum.anchors import AnchoredRule
+from pymc_bayessum.distributions.cmp_normalizer.ops import LoadForJax
+from pymc_bayessum.elimination import (
+    AFFORDABLE_ENTRIES,
+    elimination_plan,
+    is_affordable,
+    is_possible,
+)
+from pymc_bayessum.exact import ExactNormalizer
+from pymc_bayessum.logsum import log_normalizer
+from pymc_bayessum.potts_energies import row_logp, symbolic_energy
+from pymc_bayessum.potts_statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.rules import Rule
+from pymc_bayessum.samplers import SWEEPS, sample_states
 
 __all__ = ["Ising", "Potts"]
 
@@ -315,7 +320,7 @@ def _complete_rows(observed: np.ndarray, n_sites: int) -> np.ndarray:
 
 def _default_rule(layout: PottsLayout, observed: np.ndarray, h: Any, J: Any) -> GraphNormalizer:
     # Imported here: anchoring is needed only where no exact sum is affordable.
-    from ..default_anchors import default_rule
+    from pymc_bayessum.default_anchors import default_rule
 
     return default_rule(layout, observed, h, J)
 

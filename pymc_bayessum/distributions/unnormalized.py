@@ -14,9 +14,9 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.utils import safe_signature
 from pytensor.tensor.variable import TensorVariable
 
-from ..logsum import log_normalizer, normalized
-from ..measures.supports import Image, Integers, Naturals, Range, Sites, Spins, Support
-from ..rules import Rule
+from pymc_bayessum.logsum import log_normalizer, normalized
+from pymc_bayessum.measures.supports import Image, Integers, Naturals, Range, Sites, Spins, Support
+from pymc_bayessum.rules import Rule
 
 __all__ = ["Unnormalized"]
 

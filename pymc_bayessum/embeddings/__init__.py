@@ -1,7 +1,11 @@
 """Mean embeddings and initial errors in closed form, one row for each (kernel, measure) pair."""
 
-from . import brownian, interval, splines  # noqa: F401  (entering their rows)
-from .compound import cross, embed
-from .registry import Embedding, register
+from pymc_bayessum.embeddings import (
+    brownian,
+    interval,
+    splines,
+)
+from pymc_bayessum.embeddings.compound import cross, embed
+from pymc_bayessum.embeddings.registry import Embedding, register
 
 __all__ = ["Embedding", "cross", "embed", "register"]

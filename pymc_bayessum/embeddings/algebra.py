@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import reduce
 
-from ..kernels import (
+from pymc_bayessum.kernels import (
     ExpHamming,
     First,
     Kernel,

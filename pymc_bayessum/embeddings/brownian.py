@@ -11,8 +11,10 @@ from functools import singledispatch
 import numpy as np
 from scipy import special
 
-from ..kernels import Brownian
-from ..measures import (
+from pymc_bayessum.embeddings.long_sums import long_sum
+from pymc_bayessum.embeddings.registry import Embedding, find_row, register
+from pymc_bayessum.kernels import Brownian
+from pymc_bayessum.measures import (
     Counting,
     Geometric,
     IntegerMeasure,
@@ -22,9 +24,7 @@ from ..measures import (
     Poisson,
     UniformInterval,
 )
-from ..measures.compound import IntegerMixture
-from .long_sums import long_sum
-from .registry import Embedding, find_row, register
+from pymc_bayessum.measures.compound import IntegerMixture
 
 __all__ = ["survival"]
 

@@ -6,7 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..kernels import (
+from pymc_bayessum.embeddings.algebra import expand
+from pymc_bayessum.embeddings.polynomial import polynomial_error, raw_moments
+from pymc_bayessum.embeddings.registry import Embedding, find_row, registered_kernels
+from pymc_bayessum.embeddings.sites import exp_hamming_cross
+from pymc_bayessum.embeddings.summation import NotSummable, summed_embedding, weighted_points
+from pymc_bayessum.kernels import (
     Brownian,
     ExpHamming,
     First,
@@ -20,20 +25,8 @@ from ..kernels import (
     Tanimoto,
     Tensor,
 )
-from ..measures import (
-    Interval,
-    Measure,
-    Mixture,
-    Product,
-    Pushforward,
-    SiteMeasure,
-)
-from ..measures.supports import Points
-from .algebra import expand
-from .polynomial import polynomial_error, raw_moments
-from .registry import Embedding, find_row, registered_kernels
-from .sites import exp_hamming_cross
-from .summation import NotSummable, summed_embedding, weighted_points
+from pymc_bayessum.measures import Interval, Measure, Mixture, Product, Pushforward, SiteMeasure
+from pymc_bayessum.measures.supports import Points
 
 __all__ = ["cross", "embed"]
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 from scipy import special
 
-from ..kernels import Matern, SquaredExponential
-from ..measures import UniformInterval
-from .registry import Embedding, register
+from pymc_bayessum.embeddings.registry import Embedding, register
+from pymc_bayessum.kernels import Matern, SquaredExponential
+from pymc_bayessum.measures import UniformInterval
 
 
 @register(SquaredExponential, UniformInterval)

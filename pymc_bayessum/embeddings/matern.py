@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from ..kernels import Matern
-from ..measures import Counting
-from .registry import Embedding, register
+from pymc_bayessum.embeddings.registry import Embedding, register
+from pymc_bayessum.kernels import Matern
+from pymc_bayessum.measures import Counting
 
 __all__ = ["matern_sums"]
 

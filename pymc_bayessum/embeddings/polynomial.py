@@ -9,8 +9,9 @@ from functools import singledispatch
 
 import numpy as np
 
-from ..kernels import Polynomial
-from ..measures import (
+from pymc_bayessum.embeddings.registry import Embedding, register
+from pymc_bayessum.kernels import Polynomial
+from pymc_bayessum.measures import (
     Counting,
     Geometric,
     Logarithmic,
@@ -21,7 +22,6 @@ from ..measures import (
     Skellam,
     UniformInterval,
 )
-from .registry import Embedding, register
 
 __all__ = ["raw_moments", "stirling_numbers"]
 

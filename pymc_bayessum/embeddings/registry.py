@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..kernels import Kernel
-from ..measures import Measure
-from ..measures.supports import Points
+from pymc_bayessum.kernels import Kernel
+from pymc_bayessum.measures import Measure
+from pymc_bayessum.measures.supports import Points
 
 __all__ = ["Embedding", "find_row", "register", "registered_kernels"]
 

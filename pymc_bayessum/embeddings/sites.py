@@ -6,8 +6,9 @@ from functools import singledispatch
 import numpy as np
 from scipy import special
 
-from ..kernels import ExpHamming, Tanimoto
-from ..measures import (
+from pymc_bayessum.embeddings.registry import Embedding, register
+from pymc_bayessum.kernels import ExpHamming, Tanimoto
+from pymc_bayessum.measures import (
     Measure,
     Mixture,
     ProductCategorical,
@@ -16,7 +17,6 @@ from ..measures import (
     UniformCategorical,
     UniformSpins,
 )
-from .registry import Embedding, register
 
 __all__ = ["exp_hamming_cross"]
 

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from ..kernels import IntegratedBrownian
-from ..measures import Counting
-from .polynomial import stirling_numbers
-from .registry import Embedding, register
+from pymc_bayessum.embeddings.polynomial import stirling_numbers
+from pymc_bayessum.embeddings.registry import Embedding, register
+from pymc_bayessum.kernels import IntegratedBrownian
+from pymc_bayessum.measures import Counting
 
 
 def _binomials(n: np.ndarray, top: int) -> np.ndarray:

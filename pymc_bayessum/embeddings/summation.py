@@ -5,18 +5,12 @@ from functools import singledispatch
 
 import numpy as np
 
-from ..kernels import Kernel, Matern
-from ..measures import (
-    IntegerMeasure,
-    Measure,
-    Mixture,
-    Product,
-    Pushforward,
-)
-from ..measures.base import concatenate
-from ..measures.supports import Points, batch_size, take
-from .matern import matern_sums
-from .registry import Embedding
+from pymc_bayessum.embeddings.matern import matern_sums
+from pymc_bayessum.embeddings.registry import Embedding
+from pymc_bayessum.kernels import Kernel, Matern
+from pymc_bayessum.measures import IntegerMeasure, Measure, Mixture, Product, Pushforward
+from pymc_bayessum.measures.base import concatenate
+from pymc_bayessum.measures.supports import Points, batch_size, take
 
 __all__ = ["NotSummable", "summed_embedding", "weighted_points"]
 

@@ -1,9 +1,15 @@
 """Kernels: the prior belief about the summand."""
 
-from .base import First, Kernel, Product, Pullback, Scaled, Second, Sum, Tensor
-from .line import Brownian, IntegratedBrownian, Matern, Polynomial, SquaredExponential
-from .sites import ExpHamming, Tanimoto, hamming
-from .stein import Stein
+from pymc_bayessum.kernels.base import First, Kernel, Product, Pullback, Scaled, Second, Sum, Tensor
+from pymc_bayessum.kernels.line import (
+    Brownian,
+    IntegratedBrownian,
+    Matern,
+    Polynomial,
+    SquaredExponential,
+)
+from pymc_bayessum.kernels.sites import ExpHamming, Tanimoto, hamming
+from pymc_bayessum.kernels.stein import Stein
 
 __all__ = [
     "Brownian",

@@ -8,8 +8,8 @@ from typing import Any, override
 
 import numpy as np
 
-from ..arguments import positive
-from ..measures.supports import Pair, Points, Support
+from pymc_bayessum.arguments import positive
+from pymc_bayessum.measures.supports import Pair, Points, Support
 
 __all__ = ["First", "Kernel", "Product", "Pullback", "Scaled", "Second", "Sum", "Tensor"]
 

@@ -8,9 +8,17 @@ from typing import Literal, override
 
 import numpy as np
 
-from ..arguments import integer, positive, real
-from ..measures.supports import Image, Integers, Interval, Naturals, Points, Range, Support
-from .base import Kernel
+from pymc_bayessum.arguments import integer, positive, real
+from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.measures.supports import (
+    Image,
+    Integers,
+    Interval,
+    Naturals,
+    Points,
+    Range,
+    Support,
+)
 
 __all__ = ["Brownian", "IntegratedBrownian", "Matern", "Polynomial", "SquaredExponential"]
 

@@ -5,9 +5,9 @@ from typing import override
 
 import numpy as np
 
-from ..arguments import positive
-from ..measures.supports import Image, Points, Sites, Spins, Support
-from .base import Kernel
+from pymc_bayessum.arguments import positive
+from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support
 
 __all__ = ["ExpHamming", "Tanimoto", "hamming"]
 

@@ -21,10 +21,10 @@ from typing import Any, override
 
 import numpy as np
 
-from ..arguments import integer
-from ..measures.supports import Points, Sites, Support
-from .base import Kernel, Scaled, Sum
-from .sites import ExpHamming, hamming
+from pymc_bayessum.arguments import integer
+from pymc_bayessum.kernels.base import Kernel, Scaled, Sum
+from pymc_bayessum.kernels.sites import ExpHamming, hamming
+from pymc_bayessum.measures.supports import Points, Sites, Support
 
 __all__ = ["Stein", "difference", "inverse_difference", "score", "turn"]
 

@@ -1,9 +1,16 @@
 """Base measures: where the points are and what mass they carry."""
 
-from .base import IntegerMeasure, Measure
-from .compound import Mixture, Product, Pushforward, UniformInterval
-from .counts import Counting, Geometric, Logarithmic, NegativeBinomial, Poisson, Skellam
-from .sites import (
+from pymc_bayessum.measures.base import IntegerMeasure, Measure
+from pymc_bayessum.measures.compound import Mixture, Product, Pushforward, UniformInterval
+from pymc_bayessum.measures.counts import (
+    Counting,
+    Geometric,
+    Logarithmic,
+    NegativeBinomial,
+    Poisson,
+    Skellam,
+)
+from pymc_bayessum.measures.sites import (
     MarkovCategorical,
     ProductCategorical,
     SiteMeasure,
@@ -11,7 +18,17 @@ from .sites import (
     UniformCategorical,
     UniformSpins,
 )
-from .supports import Image, Integers, Interval, Naturals, Pair, Range, Sites, Spins, Support
+from pymc_bayessum.measures.supports import (
+    Image,
+    Integers,
+    Interval,
+    Naturals,
+    Pair,
+    Range,
+    Sites,
+    Spins,
+    Support,
+)
 
 __all__ = [
     "Counting",

@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import as_generator, integer
-from .supports import ENUMERATION_LIMIT, Points, Support, batch_size, rows, take
+from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.measures.supports import (
+    ENUMERATION_LIMIT,
+    Points,
+    Support,
+    batch_size,
+    rows,
+    take,
+)
 
 __all__ = ["IntegerMeasure", "Measure"]
 

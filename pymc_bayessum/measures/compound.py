@@ -7,10 +7,20 @@ from typing import Any, override
 
 import numpy as np
 
-from ..arguments import reals
-from .base import IntegerMeasure, Measure, concatenate
-from .sites import SiteMeasure, stochastic_beam
-from .supports import Image, Integers, Interval, Naturals, Pair, Points, Range, Support, take
+from pymc_bayessum.arguments import reals
+from pymc_bayessum.measures.base import IntegerMeasure, Measure, concatenate
+from pymc_bayessum.measures.sites import SiteMeasure, stochastic_beam
+from pymc_bayessum.measures.supports import (
+    Image,
+    Integers,
+    Interval,
+    Naturals,
+    Pair,
+    Points,
+    Range,
+    Support,
+    take,
+)
 
 __all__ = ["IntegerMixture", "Mixture", "Product", "Pushforward", "UniformInterval"]
 

@@ -6,10 +6,14 @@ from typing import override
 
 import numpy as np
 
-from ..arguments import fraction, integer, positive
-from .base import IntegerMeasure
-from .mass import negative_binomial_log_mass, poisson_log_mass, skellam_log_mass
-from .supports import Integers, Naturals, Range, Support
+from pymc_bayessum.arguments import fraction, integer, positive
+from pymc_bayessum.measures.base import IntegerMeasure
+from pymc_bayessum.measures.mass import (
+    negative_binomial_log_mass,
+    poisson_log_mass,
+    skellam_log_mass,
+)
+from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
 
 __all__ = ["Counting", "Geometric", "Logarithmic", "NegativeBinomial", "Poisson", "Skellam"]
 

@@ -8,9 +8,9 @@ from typing import Any, override
 
 import numpy as np
 
-from ..arguments import integer, reals
-from .base import Measure
-from .supports import Sites, Spins, Support
+from pymc_bayessum.arguments import integer, reals
+from pymc_bayessum.measures.base import Measure
+from pymc_bayessum.measures.supports import Sites, Spins, Support
 
 __all__ = [
     "MarkovCategorical",

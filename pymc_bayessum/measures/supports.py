@@ -8,7 +8,7 @@ from typing import Any, override
 
 import numpy as np
 
-from ..arguments import integer, real
+from pymc_bayessum.arguments import integer, real
 
 __all__ = [
     "Image",
