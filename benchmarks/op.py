@@ -36,7 +36,7 @@ def compile_cases(mode, quick):
     import pytensor
     import pytensor.tensor as pt
 
-    from pymc_bayessum.logsum import signed_log_sum
+    from pymc_bayessum.normalizers.logsum import signed_log_sum
 
     a, x, w = pt.matrix("a"), pt.vector("x"), pt.vector("w")
     log_lam, nu, one_nu = pt.vector("log_lam"), pt.vector("nu"), pt.scalar("one_nu")

@@ -29,17 +29,17 @@ from scipy.special import logsumexp, softmax
 import pymc_bayessum as pbs
 from pymc_bayessum import anchor_draws as draws_module
 from pymc_bayessum import anchors as anchors_module
-from pymc_bayessum.anchors import anchored_rule_at
-from pymc_bayessum.annealing import annealed_importance, tree_importance
-from pymc_bayessum.default_anchors import default_rule
-from pymc_bayessum.elimination import elimination_plan
-from pymc_bayessum.exact import ExactNormalizer
-from pymc_bayessum.potts_bases import belief_propagation, conditional_mixture, tree_base
-from pymc_bayessum.potts_coordinates import identifiable
-from pymc_bayessum.potts_estimates import exact_plan
-from pymc_bayessum.potts_moments import statistics_of_marginals
-from pymc_bayessum.potts_statistics import PottsLayout
-from pymc_bayessum.samplers import sample_exact, sample_states
+from pymc_bayessum.graphs.anchors import anchored_rule_at
+from pymc_bayessum.graphs.annealing import annealed_importance, tree_importance
+from pymc_bayessum.graphs.bases import belief_propagation, conditional_mixture, tree_base
+from pymc_bayessum.graphs.coordinates import identifiable
+from pymc_bayessum.graphs.default_anchors import default_rule
+from pymc_bayessum.graphs.elimination import elimination_plan
+from pymc_bayessum.graphs.estimates import exact_plan
+from pymc_bayessum.graphs.exact import ExactNormalizer
+from pymc_bayessum.graphs.moments import statistics_of_marginals
+from pymc_bayessum.graphs.samplers import sample_exact, sample_states
+from pymc_bayessum.graphs.statistics import PottsLayout
 
 console = Console(width=150)
 

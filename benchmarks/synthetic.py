@@ -18,9 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_bayessum import bayes_sum, measures, nodes
-from pymc_bayessum.baselines import importance_sampling, monte_carlo, russian_roulette, stratified
-from pymc_bayessum.hyper import select_kernel
 from pymc_bayessum.kernels import Brownian, ExpHamming, IntegratedBrownian, Kernel, Matern
+from pymc_bayessum.rules.baselines import (
+    importance_sampling,
+    monte_carlo,
+    russian_roulette,
+    stratified,
+)
+from pymc_bayessum.rules.hyper import select_kernel
 
 BETA = 1.0 / 2.269
 N_SITES, N_STATES = 15, 3

@@ -8,8 +8,8 @@ from typing import Any
 from pymc.dims.distributions.core import DimDistribution
 from pytensor.xtensor.random import as_xrv
 
-from pymc_bayessum.distributions.cmp import CMPRV, the_parametrization
-from pymc_bayessum.rules import Rule
+from pymc_bayessum.counts.cmp import CMPRV, the_parametrization
+from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["CMP"]
 

@@ -10,9 +10,9 @@ from pytensor.compile.mode import Mode
 from scipy.optimize import minimize
 
 from pymc_bayessum import kernels, measures
-from pymc_bayessum.distributions.unnormalized import Unnormalized
-from pymc_bayessum.logsum import find_normalizers
-from pymc_bayessum.rules import bayes_sum, poisson_rule
+from pymc_bayessum.normalizers.logsum import find_normalizers
+from pymc_bayessum.rules.rule import bayes_sum, poisson_rule
+from pymc_bayessum.unnormalized import Unnormalized
 
 PYTHON = Mode(linker="py", optimizer="fast_compile")
 QUIET = {"progressbar": False, "random_seed": 3, "compute_convergence_checks": False}

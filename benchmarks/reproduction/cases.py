@@ -17,7 +17,6 @@ from pymc_bayessum import (
     select_kernel,
     stein_rule,
 )
-from pymc_bayessum.baselines import importance_sampling, monte_carlo, russian_roulette, stratified
 from pymc_bayessum.kernels import (
     Brownian,
     ExpHamming,
@@ -28,6 +27,12 @@ from pymc_bayessum.kernels import (
     SquaredExponential,
     Stein,
     Tensor,
+)
+from pymc_bayessum.rules.baselines import (
+    importance_sampling,
+    monte_carlo,
+    russian_roulette,
+    stratified,
 )
 
 BETA = 1.0 / 2.269

@@ -236,7 +236,7 @@ class Stein(Kernel):
                     - s_i(y) \Delta^*_{x_i} k(x, y) + \Delta^*_{x_i} \Delta^*_{y_i} k(x, y)
 
     with the score :math:`s_i` and backward difference :math:`\Delta^*` of
-    `pymc_bayessum.stein`. p must be positive everywhere. For `ExpHamming`, with
+    `pymc_bayessum.rules.stein`. p must be positive everywhere. For `ExpHamming`, with
     :math:`r = e^{-\lambda}`, a turn of one site changes k by a factor, and
 
     .. math::
@@ -255,7 +255,7 @@ class Stein(Kernel):
         A kernel on sites.
     log_prob : callable
         Log-probability up to a constant, from integer points (N, L) to (N,); see
-        `pymc_bayessum.stein.score`.
+        `pymc_bayessum.rules.stein.score`.
     n_states : int
         States of each site, at least two.
 

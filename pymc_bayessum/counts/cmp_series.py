@@ -1,0 +1,160 @@
+r"""The Conway-Maxwell-Poisson normaliser as the plain series it is: slow at large means, but exact.
+
+.. math:: \log Z(\eta, \nu) = \log \sum_{x \ge 0} e^{\eta x} (x!)^{-\nu}
+
+The terms rise to the mode :math:`m = e^{\eta / \nu}` and fall from there.  From one term to the
+next it is one multiplication by :math:`e^\eta x^{-\nu}`, and rows that share :math:`\nu` share the
+powers, so that a row costs about a nanosecond a term.  It has nothing in common with the rules
+that it is a reference for: those of `CMP`, which are described to the diagnostics here.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numba import njit
+from pytensor.graph.basic import Apply, Variable
+
+from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean
+from pymc_bayessum.normalizers.logsum import Normalizer, describe_normalizer
+
+__all__ = ["cmp_series"]
+
+#: Powers of the first integers are kept from row to row.
+_N_POWERS = 1 << 16
+#: Above this mode the series is not summed.
+_HIGHEST_MODE = 1e8
+#: A series near its radius of convergence is closed by its geometric tail after so many terms.
+_MOST_TERMS = 10_000_000
+_SMALL = 1e-18
+#: What the default rules of `CMP` are exact to, and what rounding adds to a large log Z.
+_RULE_SD = 1e-13
+_ROUNDING = 2e-15
+
+
+def cmp_series(eta: Any, nu: Any) -> np.ndarray:
+    r"""Return log Z, the sum of the whole series term by term.
+
+    Parameters
+    ----------
+    eta, nu : array_like
+        Log rate and dispersion; they broadcast.
+
+    Returns
+    -------
+    ndarray
+        :math:`\log Z`, +inf where it is infinite (or the mode is beyond 1e8).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cmp_series(np.log(1.5), [0.0, 1.0, 1.2]).round(4).tolist()
+    [inf, 1.5, 1.3896]
+    """
+    eta, nu = np.asarray(eta, dtype=float), np.asarray(nu, dtype=float)
+    shape = np.broadcast_shapes(eta.shape, nu.shape)
+    out = np.empty(shape)
+    _sum_rows(np.broadcast_to(eta, shape).ravel(), np.broadcast_to(nu, shape).ravel(), out.ravel())
+    return out
+
+
+cmp_series.description = "the series, term by term"  # type: ignore[attr-defined]
+
+
+@describe_normalizer.register(CMPCumulants)
+def _describe_by_rate(op: CMPCumulants, node: Apply) -> Normalizer:
+    return Normalizer(
+        log_z=node.outputs[0],
+        inputs=tuple(node.inputs),
+        reference=cmp_series,
+        sd=_stated_sd(node.outputs[0]),
+    )
+
+
+@describe_normalizer.register(CMPFromMean)
+def _describe_by_mean(op: CMPFromMean, node: Apply) -> Normalizer:
+    # The sum is one over the rate, which the node finds first.
+    rate, log_z = node.outputs[:2]
+    return Normalizer(
+        log_z=log_z,
+        inputs=(rate, node.inputs[1]),
+        reference=cmp_series,
+        sd=_stated_sd(log_z),
+    )
+
+
+def _stated_sd(log_z: Variable) -> Variable:
+    return _RULE_SD + _ROUNDING * pt.abs(log_z)
+
+
+@njit(cache=True)
+def _sum_rows(eta, nu, out):
+    power = np.empty(_N_POWERS)
+    known = 1
+    for i in range(len(eta)):
+        if i == 0 or nu[i] != nu[i - 1]:
+            known = 1
+        out[i], known = _sum(eta[i], nu[i], power, known)
+
+
+@njit(cache=True)
+def _sum(eta, nu, power, known):
+    """Return one row, and how many powers are known by now."""
+    if math.isnan(eta) or math.isnan(nu):
+        return math.nan, known
+    log_mode = eta / nu if nu > 0.0 else math.inf * eta
+    if nu < 0.0 or math.isnan(log_mode) or log_mode > math.log(_HIGHEST_MODE):
+        return math.inf, known
+    start = int(math.exp(log_mode)) if log_mode > 0.0 else 0
+    scale = start * eta - nu * math.lgamma(start + 1.0)
+    if start > _N_POWERS // 2 or abs(eta) > 600.0:
+        return scale + math.log(_sum_far(eta, nu, start)), known
+    rate = math.exp(eta)
+    while known <= start:
+        power[known] = math.exp(-nu * math.log(known))
+        known += 1
+    total, term = 1.0, 1.0
+    for x in range(start, 0, -1):
+        term /= rate * power[x]
+        total += term
+        if term < _SMALL:
+            break
+    term, step, x = 1.0, 1.0, start
+    # Until what follows, bounded by a geometric series, is too small to count.
+    while term * step > _SMALL * (1.0 - step) and x < _N_POWERS - 1:
+        x += 1
+        if x == known:
+            power[x] = math.exp(-nu * math.log(x))
+            known += 1
+        step = rate * power[x]
+        term *= step
+        total += term
+    if x == _N_POWERS - 1:
+        total += term * _sum_upwards(eta, nu, x)
+    return scale + math.log(total), known
+
+
+@njit(cache=True)
+def _sum_far(eta, nu, start):
+    """Return the sum of all terms in units of the one at the mode, by logarithms."""
+    total, term = 1.0 + _sum_upwards(eta, nu, start), 1.0
+    for x in range(start, 0, -1):
+        term *= math.exp(nu * math.log(x) - eta)
+        total += term
+        if term * x < _SMALL * total:
+            break
+    return total
+
+
+@njit(cache=True)
+def _sum_upwards(eta, nu, start):
+    """Return the sum of the terms beyond one, in units of that one."""
+    total, term, step = 0.0, 1.0, 1.0
+    for x in range(start + 1, start + _MOST_TERMS):
+        step = math.exp(eta - nu * math.log(x))
+        term *= step
+        total += term
+        if term * step <= _SMALL * (1.0 - step):
+            break
+    return total + (term * step / (1.0 - step) if step < 1.0 else 0.0)

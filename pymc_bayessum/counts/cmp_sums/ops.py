@@ -1,0 +1,434 @@
+"""PyTensor Ops for the Conway-Maxwell-Poisson normaliser, with derivatives of every order needed.
+
+Each Op returns values together with their first derivatives, which come out of the same sums, so
+that a log-probability and its gradient cost one pass. Derivatives of derivatives are asked of an
+Op of one order more.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytensor.tensor as pt
+from numba import njit
+from pytensor.compile.mode import optdb
+from pytensor.gradient import DisconnectedType, grad_not_implemented
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.null_type import NullType
+from pytensor.graph.op import Op
+from pytensor.graph.replace import _vectorize_node, _vectorize_not_needed
+from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.link.numba.dispatch.basic import (
+    numba_njit,
+    register_funcify_default_op_cache_key,
+)
+from pytensor.tensor.type import tensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_bayessum.counts.cmp_sums import sums as kernels
+from pymc_bayessum.counts.cmp_sums.sums import derivative_orders
+
+
+class _RowwiseOp(Op):
+    """An Op of float64 tensors that returns several tensors of the shape they broadcast to.
+
+    Inputs of the node have one dimension or more, all the same number, and each has either the
+    shape of the outputs or a single element that all rows share.
+    """
+
+    n_outputs: int
+    what: int
+    evaluate_rows: Any
+
+    def make_node(self, *inputs: Any) -> Apply:
+        """Broadcast what is neither whole nor single, and give scalars an axis."""
+        tensors = [pt.cast(pt.as_tensor_variable(x), "float64") for x in inputs]
+        ndim = max(1, *(x.type.ndim for x in tensors))
+        tensors = [pt.shape_padleft(x, ndim - x.type.ndim) for x in tensors]
+        shapes = [x.type.shape for x in tensors]
+        shape = tuple(_common_length(lengths) for lengths in zip(*shapes, strict=True))
+        pattern = tuple(length == 1 for length in shape)
+        if any(x.type.broadcastable != pattern and not _is_single(x) for x in tensors) or all(
+            _is_single(x) != all(pattern) for x in tensors
+        ):
+            tensors = list(pt.broadcast_arrays(*tensors))
+        outputs = [tensor(dtype="float64", shape=shape) for _ in range(self.n_outputs)]
+        return Apply(self, tensors, outputs)
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Return the shape of an input that is not shared, or of the first."""
+        whole = [shape for x, shape in zip(node.inputs, shapes, strict=True) if not _is_single(x)]
+        return [whole[0] if whole else shapes[0]] * self.n_outputs
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
+        """Run the compiled sums."""
+        shape = max((x.shape for x in inputs), key=np.prod)
+        for storage, values in zip(output_storage, self._evaluate(*inputs), strict=True):
+            storage[0] = values.reshape(shape)
+
+    def evaluate(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return the outputs for arrays that broadcast.
+
+        Parameters
+        ----------
+        *arrays : array_like
+            Values of the inputs.
+        """
+        whole = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in arrays))
+        return tuple(x.reshape(whole[0].shape) for x in self._evaluate(*whole))
+
+    def _evaluate(self, *arrays: Any) -> Any:
+        rows = [np.ascontiguousarray(x, dtype=float).reshape(-1) for x in arrays]
+        out = np.empty((self.n_outputs, max(x.size for x in rows)))
+        self.evaluate_rows(self.what, *rows, out)
+        return out
+
+
+_vectorize_node.register(_RowwiseOp, _vectorize_not_needed)
+
+
+class CMPCumulants(_RowwiseOp):
+    r"""Derivatives of :math:`\log Z(\eta, \nu) = \log\sum_x e^{\eta x} (x!)^{-\nu}` up to an order.
+
+    The outputs are :math:`\partial_\eta^a \partial_\nu^b \log Z` for a + b up to ``order``, in the
+    order of :func:`derivative_orders`: log Z, E[X], -E[log X!] and so on, the joint cumulants of
+    X and -log X!. Where no answer is given log Z is +inf and its derivatives are zero.
+
+    Parameters
+    ----------
+    order : int
+        1, 2 or 3.
+    """
+
+    __props__ = ("order",)
+    evaluate_rows = staticmethod(kernels.evaluate_rows)
+
+    def __init__(self, order: int = 1) -> None:
+        if order not in {1, 2, 3}:
+            raise ValueError(f"order must be 1, 2 or 3, got {order!r}")
+        self.order = self.what = order
+        self.n_outputs = len(derivative_orders(order))
+        super().__init__()
+
+    def pullback(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Any]:
+        """Chain every cotangent with the derivatives of one order more."""
+        higher = None if self.order == 3 else CMPCumulants(self.order + 1)
+        by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
+        return [_sum_to(by_eta, inputs[0]), _sum_to(by_nu, inputs[1])]
+
+
+class CMPFromMean(_RowwiseOp):
+    r"""The log rate and the log-normaliser of the distribution with a given mean.
+
+    Outputs are :math:`\eta`, :math:`\log Z(\eta, \nu)`, :math:`\partial\eta/\partial\log\mu
+    = \mu/\mathrm{Var}(X)`, :math:`\partial\eta/\partial\nu = \mathrm{Cov}(X, \log X!) /
+    \mathrm{Var}(X)` and :math:`E[\log X!]`, as functions of :math:`\log\mu` and :math:`\nu`
+    (implicit differentiation of :math:`E[X] = \mu`). Where no answer is given log Z is +inf and
+    the rest zero.
+    """
+
+    __props__ = ()
+    n_outputs = 5
+    what = kernels.FROM_MEAN
+    evaluate_rows = staticmethod(kernels.evaluate_rows)
+
+    def pullback(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Any]:
+        """First derivatives from the outputs, second ones from third cumulants."""
+        log_mu, nu = inputs
+        eta, _, eta_by_mu, eta_by_nu, mean_l = outputs
+        g = _connected(["eta", "log_z", "eta_by_mu", "eta_by_nu", "mean_l"], cotangents)
+        mu = pt.exp(log_mu)
+        by_eta = g.get("eta", 0) + mu * g.get("log_z", 0)
+        by_mu = 0
+        by_nu = -mean_l * g.get("log_z", 0)
+        if g.keys() - {"eta", "log_z"}:
+            third = CMPCumulants(3).make_node(eta, nu).outputs
+            k: dict[Any, Any] = dict(zip(derivative_orders(3), third, strict=True))
+            variance = pt.switch(k[2, 0] > 0, k[2, 0], 1.0)
+            g_mu, g_nu, g_l = (g.get(name, 0) for name in ("eta_by_mu", "eta_by_nu", "mean_l"))
+            # d/d eta and d/d nu of mu / k20, -k11 / k20 and -k01, at a fixed mean in the first.
+            by_eta = (
+                by_eta
+                - g_mu * eta_by_mu * k[3, 0] / variance
+                - g_nu * (k[2, 1] + eta_by_nu * k[3, 0]) / variance
+                - g_l * k[1, 1]
+            )
+            by_nu = (
+                by_nu
+                - g_mu * eta_by_mu * k[2, 1] / variance
+                - g_nu * (k[1, 2] + eta_by_nu * k[2, 1]) / variance
+                - g_l * k[0, 2]
+            )
+            by_mu = g_mu * eta_by_mu
+        return [
+            _sum_to(by_mu + by_eta * eta_by_mu, log_mu),
+            _sum_to(by_nu + by_eta * eta_by_nu, nu),
+        ]
+
+
+class CMPTail(_RowwiseOp):
+    r"""Log of :math:`P(X \le x)`, or of :math:`P(X > x)`, and its derivatives in eta and nu.
+
+    The smaller of the two tails is summed term by term, the other is its complement. Inputs are
+    whole numbers x, :math:`\eta` and :math:`\nu`; outputs are the value, its first and, with
+    ``order`` 2, second derivatives in the order of :func:`derivative_orders`. Where no answer is
+    given the value is -inf and its derivatives are zero.
+
+    Parameters
+    ----------
+    upper : bool
+        Whether the log of P(X > x) is wanted.
+    order : int
+        1 or 2.
+    """
+
+    __props__ = ("upper", "order")
+    evaluate_rows = staticmethod(kernels.evaluate_tails)
+
+    def __init__(self, upper: bool = False, order: int = 1) -> None:
+        if order not in {1, 2}:
+            raise ValueError(f"order must be 1 or 2, got {order!r}")
+        self.upper = upper
+        self.order = order
+        self.what = kernels.LOG_SF if upper else kernels.LOG_CDF
+        self.n_outputs = len(derivative_orders(order))
+        super().__init__()
+
+    def pullback(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Any]:
+        """Chain every cotangent with the derivatives of one order more."""
+        x, eta, nu = inputs
+        higher = None if self.order == 2 else CMPTail(self.upper, self.order + 1)
+        by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
+        return [x.zeros_like(), _sum_to(by_eta, eta), _sum_to(by_nu, nu)]
+
+
+class CMPQuantile(_RowwiseOp):
+    r"""Smallest count x with :math:`P(X \le x) \ge q`, as a function of q, eta and nu."""
+
+    __props__ = ()
+    n_outputs = 1
+    what = kernels.QUANTILE
+    evaluate_rows = staticmethod(kernels.evaluate_tails)
+
+    def pullback(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Any]:
+        """Return zeros: a step function."""
+        return [x.zeros_like() for x in inputs]
+
+
+def _chain(
+    op: Any, higher: Any, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Cotangents of eta and nu, given an Op whose outputs are derivatives in them."""
+    orders = derivative_orders(op.order)
+    values = dict(zip(orders, outputs, strict=True))
+    connected = _connected(orders, cotangents)
+    if any((a + 1, b) not in values for a, b in connected):
+        if higher is None:
+            message = f"derivatives above order {op.order} are not computed"
+            return tuple(grad_not_implemented(op, i, inputs[i], message) for i in (-2, -1))  # type: ignore[return-value]
+        more = higher.make_node(*inputs).outputs
+        values = dict(zip(derivative_orders(higher.order), more, strict=True)) | values
+    by_eta = sum(g * values[a + 1, b] for (a, b), g in connected.items())
+    by_nu = sum(g * values[a, b + 1] for (a, b), g in connected.items())
+    return by_eta, by_nu
+
+
+def log_z_of_rate(eta: Any, nu: Any) -> TensorVariable:
+    r"""Return the symbolic :math:`\log Z(\eta, \nu)`, with all derivatives up to the third.
+
+    Parameters
+    ----------
+    eta, nu : tensor_like
+        Log rate and dispersion.
+    """
+    log_z, *_ = _call(CMPCumulants(1), eta, nu)
+    return log_z
+
+
+def rate_and_log_z_of_mean(log_mu: Any, nu: Any) -> tuple[TensorVariable, TensorVariable]:
+    r"""Return the symbolic log rate and :math:`\log Z` of the distribution of mean :math:`\mu`.
+
+    Parameters
+    ----------
+    log_mu, nu : tensor_like
+        Log of the mean, and dispersion.
+    """
+    eta, log_z, *_ = _call(CMPFromMean(), log_mu, nu)
+    return eta, log_z
+
+
+def log_tail(x: Any, eta: Any, nu: Any, upper: bool = False) -> TensorVariable:
+    r"""Return the symbolic log of :math:`P(X \le x)`, or of :math:`P(X > x)`.
+
+    Parameters
+    ----------
+    x, eta, nu : tensor_like
+        Whole number, log rate and dispersion.
+    upper : bool
+        Whether the log of P(X > x) is wanted.
+    """
+    value, *_ = _call(CMPTail(upper), x, eta, nu)
+    return value
+
+
+def quantile(q: Any, eta: Any, nu: Any) -> TensorVariable:
+    r"""Return the symbolic smallest count x with :math:`P(X \le x) \ge q`.
+
+    Parameters
+    ----------
+    q, eta, nu : tensor_like
+        Probability, log rate and dispersion.
+    """
+    [value] = _call(CMPQuantile(), q, eta, nu)
+    return value
+
+
+def _call(op: _RowwiseOp, *inputs: Any) -> list[TensorVariable]:
+    """Apply an Op to tensors of any number of dimensions."""
+    tensors = [pt.as_tensor_variable(x) for x in inputs]
+    outputs: Any = op.make_node(*tensors).outputs
+    return [pt.squeeze(x, 0) for x in outputs] if all(x.ndim == 0 for x in tensors) else outputs
+
+
+def _is_single(x: Any) -> bool:
+    return all(x.type.broadcastable)
+
+
+def _common_length(lengths: Sequence[int | None]) -> int | None:
+    known = {n for n in lengths if n is not None and n != 1}
+    if len(known) > 1:
+        raise ValueError(f"inputs do not broadcast: lengths {sorted(known)} of one axis")
+    if known:
+        return known.pop()
+    return None if None in lengths else 1
+
+
+def _connected(names: Sequence[Any], cotangents: Sequence[Variable]) -> dict[Any, Any]:
+    return {
+        name: g
+        for name, g in zip(names, cotangents, strict=True)
+        if not isinstance(g.type, DisconnectedType)
+    }
+
+
+def _sum_to(gradient: Any, like: Any) -> Any:
+    """Sum over the axes along which ``like`` was broadcast."""
+    if isinstance(gradient.type, NullType):
+        return gradient
+    axes = tuple(
+        i
+        for i, (one, wide) in enumerate(
+            zip(like.type.broadcastable, gradient.type.broadcastable, strict=True)
+        )
+        if one and not wide
+    )
+    return pt.sum(gradient, axis=axes, keepdims=True) if axes else gradient
+
+
+# PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
+VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.*"))))
+
+
+@njit
+def _flat(x):
+    return x.ravel()
+
+
+@njit
+def _shape(x, shape):
+    return x.shape if x.size > 1 else shape
+
+
+@njit
+def _run(what, n_outputs, first, nu):
+    out = np.empty((n_outputs, max(first.size, nu.size)))
+    kernels.rows(what, _flat(first), _flat(nu), out)
+    return out, _shape(first, nu.shape)
+
+
+@njit
+def _run_tails(what, n_outputs, x, eta, nu):
+    out = np.empty((n_outputs, max(x.size, eta.size, nu.size)))
+    kernels.tails(what, _flat(x), _flat(eta), _flat(nu), out)
+    return out, _shape(x, _shape(eta, nu.shape))
+
+
+@njit
+def _three(out, i, shape):
+    return out[i].reshape(shape), out[i + 1].reshape(shape), out[i + 2].reshape(shape)
+
+
+@register_funcify_default_op_cache_key(_RowwiseOp)
+def _numba_funcify(op, node, **kwargs):
+    what, n_outputs = op.what, op.n_outputs
+    run = _run_tails if len(node.inputs) == 3 else _run
+    if n_outputs == 1:
+
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return out[0].reshape(shape)
+
+    elif n_outputs == 3:
+
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return _three(out, 0, shape)
+
+    elif n_outputs == 5:
+
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return (*_three(out, 0, shape), out[3].reshape(shape), out[4].reshape(shape))
+
+    elif n_outputs == 6:
+
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            return _three(out, 0, shape) + _three(out, 3, shape)
+
+    else:
+
+        def rowwise(*inputs):
+            out, shape = run(what, n_outputs, *inputs)
+            head = _three(out, 0, shape) + _three(out, 3, shape) + _three(out, 6, shape)
+            return (*head, out[9].reshape(shape))
+
+    return numba_njit(rowwise), VERSION
+
+
+class LoadForJax(GraphRewriter):
+    """Rewrite nothing, but import a module once a graph is compiled for JAX.
+
+    The module registers what JAX needs to know. Importing it, and JAX, with the package would slow
+    that down for everybody.
+
+    Parameters
+    ----------
+    module : str
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def add_requirements(self, fgraph: Any) -> None:
+        """Require nothing."""
+
+    def apply(self, fgraph: Any) -> None:
+        """Import the module."""
+        import_module(self.module)
+
+
+optdb.register(
+    "load_cmp_normalizer_for_jax", LoadForJax(f"{__package__}.jax_ops"), "jax", position=0
+)

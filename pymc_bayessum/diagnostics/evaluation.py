@@ -1,0 +1,346 @@
+"""The normalisers of a model on posterior draws: values, references, and what they change.
+
+Everything is compiled once and evaluated draw by draw, in the space of the model's own variables
+(no transforms), as a posterior group holds them.
+"""
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import xarray as xr
+from pymc.model.transform.conditioning import remove_value_transforms
+from pymc.progress_bar.progress import create_simple_progress
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.mode import Mode
+from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.traversal import ancestors
+
+from pymc_bayessum.diagnostics.references import Reference, ReferenceValue, choose_reference
+from pymc_bayessum.normalizers.logsum import (
+    Normalizer,
+    describe_normalizer,
+    find_normalizers,
+    log_normalizer,
+)
+
+__all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
+
+PREPARED_DRAWS = 100
+#: Nothing is compiled.
+PLAIN = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")
+
+
+class Part(NamedTuple):
+    """A normaliser of the model, its name and what it is held against."""
+
+    name: str
+    normalizer: Normalizer
+    reference: Reference | None
+
+
+class Seen(NamedTuple):
+    """One normaliser at one draw, in numbers: means over its rows, unless said otherwise.
+
+    Attributes
+    ----------
+    log_z, log_z_sd, log_z_reference : float
+        The log-normaliser, the sd its rule states, and the reference.
+    log_z_error, log_z_error_max : float
+        Log Z minus reference: its mean, and the largest (in size, with its sign) of any row.
+    worst_row : int
+        Which row that is, counted in C order.
+    reference_sd, reference_noise : float
+        How uncertain the reference is, and half the difference of two halves of it.
+    beyond, needed : float
+        Share of the sum outside the range of the rule's nodes, and up to where nodes are needed.
+    log_ratio_alone : float
+        Change of the model's logp when this log Z is replaced by its reference.
+    """
+
+    log_z: float
+    log_z_sd: float
+    log_z_reference: float
+    log_z_error: float
+    log_z_error_max: float
+    worst_row: int
+    reference_sd: float
+    reference_noise: float
+    beyond: float
+    needed: float
+    log_ratio_alone: float
+
+
+class Evaluator:
+    """The normalisers of a model and what they do to its logp, compiled once for all draws.
+
+    Parameters
+    ----------
+    model : pm.Model
+    compile_kwargs : dict
+        Passed to ``pytensor.function``, for example ``{"mode": PLAIN}``.
+    random_seed : seed or Generator
+        For references that sample.
+
+    Attributes
+    ----------
+    parts : list of Part
+        The normalisers.
+    names : list of str
+        The free variables, in the order a draw holds their values.
+    """
+
+    def __init__(self, model: pm.Model, compile_kwargs: dict[str, Any], random_seed: Any):
+        flat = remove_value_transforms(model)
+        self.names = [rv.name for rv in flat.free_RVs]
+        self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
+        terms = [*flat.free_RVs, *flat.observed_RVs, *flat.potentials]
+        names = [str(term.name) for term in terms]
+        factors = dict(zip(names, _simplify(flat.logp(sum=False)), strict=True))
+        # The copy without transforms has forgotten the order of the variables.
+        order = [v.name for v in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
+        found = _find({name: factors[name] for name in order})
+        self.parts = [
+            Part(name, each, choose_reference(each, self.variables, compile_kwargs, random_seed))
+            for name, each in found.items()
+        ]
+        options = {"on_unused_input": "ignore", **compile_kwargs}
+        outputs: list[Variable] = []
+        for each in found.values():
+            outputs += [each.log_z, _stated_sd(each), *_companions(each), *each.inputs]
+        self._normalizers = pytensor.function(self.variables, outputs, **options)
+        self._normalizers.trust_input = True
+        self._log_ratio = _compile_log_ratio(
+            list(factors.values()), list(found.values()), self.variables, options
+        )
+
+    def as_draws(self, posterior: xr.Dataset) -> list[list[np.ndarray]]:
+        """Return for each draw the values of the free variables, in the types of the model."""
+        arrays = []
+        for name, variable in zip(self.names, self.variables, strict=True):
+            values = posterior[name].to_numpy().astype(variable.type.dtype)
+            arrays.append(values.reshape(-1, *values.shape[2:]))
+        # A draw of a scalar must still be an array.
+        return [[np.asarray(array[s]) for array in arrays] for s in range(len(arrays[0]))]
+
+    def at(self, draw: Sequence[np.ndarray]) -> tuple[float, list[Seen]]:
+        """Return the change of the logp to its reference at one draw, and all normalisers."""
+        now = self._arrays(draw)
+        better = [
+            np.broadcast_to(value.log_z, z.shape).astype(z.dtype)
+            for value, z in zip(now.reference, now.log_z, strict=True)
+        ]
+        log_ratio = self._change(draw, now, better)
+        alone = [log_ratio]
+        if len(self.parts) > 1:
+            alone = [
+                self._change(draw, now, [*now.log_z[:j], better[j], *now.log_z[j + 1 :]])
+                for j in range(len(self.parts))
+            ]
+        return log_ratio, list(map(_in_numbers, now.log_z, now.sd, now.reference, alone))
+
+    def _arrays(self, draw: Sequence[np.ndarray]) -> "_Arrays":
+        outputs = iter(map(np.asarray, self._normalizers(*draw)))
+        now = _Arrays([], [], [], [])
+        for part in self.parts:
+            now.log_z.append(next(outputs))
+            now.sd.append(next(outputs))
+            now.companions.extend(next(outputs) for _ in _companions(part.normalizer))
+            inputs = [next(outputs) for _ in part.normalizer.inputs]
+            now.reference.append(_reference_value(part, draw, inputs, now.log_z[-1]))
+        return now
+
+    def _change(
+        self, draw: Sequence[np.ndarray], now: "_Arrays", log_zs: Sequence[np.ndarray]
+    ) -> float:
+        """Return by how much the logp rises when each log Z takes another value."""
+        return float(self._log_ratio(*draw, *now.companions, *now.log_z, *log_zs))
+
+    def log_ratio_at(self, point: Mapping[str, Any]) -> float:
+        """Return the change of the logp to its reference at a point, given by names."""
+        dtypes = [variable.type.dtype for variable in self.variables]
+        draw = [np.asarray(point[n], dtype=t) for n, t in zip(self.names, dtypes, strict=True)]
+        return self.at(draw)[0]
+
+    def at_all(
+        self, draws: list[list[np.ndarray]], progressbar: bool = False
+    ) -> tuple[np.ndarray, list[list[Seen]]]:
+        """Return the same for all draws."""
+        ratios, seen = [], []
+        progress = create_simple_progress(progressbar=progressbar)
+        with progress:
+            task = progress.add_task("Checking normalisers", completed=0, total=len(draws))
+            for draw in draws:
+                ratio, row = self.at(draw)
+                ratios.append(ratio)
+                seen.append(row)
+                progress.advance(task)
+        return np.array(ratios), seen
+
+    def prepare(self, posterior: xr.Dataset) -> None:
+        """Show some of the draws to the references that want to see them beforehand."""
+        draws = self.as_draws(posterior)
+        some = draws[:: max(1, len(draws) // PREPARED_DRAWS)]
+        outputs = [self._normalizers(*draw) for draw in some]
+        start = 0
+        for part in self.parts:
+            start += 2 + len(_companions(part.normalizer))
+            stop = start + len(part.normalizer.inputs)
+            if part.reference is not None:
+                part.reference.prepare([list(map(np.asarray, row[start:stop])) for row in outputs])
+            start = stop
+
+    def affordable(self, posterior: xr.Dataset, time_budget: float) -> int:
+        """Return how many draws can be evaluated within so many seconds, at least one."""
+        draws = self.as_draws(posterior)
+        few = draws[:: max(1, len(draws) // 4)][:4]
+        self.at(few[0])  # what is compiled at the first call is not paid again
+        start = time.perf_counter()
+        for draw in few:
+            self.at(draw)
+        seconds = max((time.perf_counter() - start) / len(few), 1e-9)
+        return int(max(1, time_budget / seconds))
+
+    def counts(self, draw: Sequence[np.ndarray]) -> list[float]:
+        """Return how often each normaliser is subtracted in the logp, summed over its rows."""
+        step = 1e-4
+        now = self._arrays(draw)
+        counts = []
+        for j, z in enumerate(now.log_z):
+            moved = [*now.log_z[:j], (z + step).astype(z.dtype), *now.log_z[j + 1 :]]
+            counts.append(-self._change(draw, now, moved) / step)
+        return counts
+
+
+class _Arrays(NamedTuple):
+    """All normalisers at one draw, row by row."""
+
+    log_z: list[np.ndarray]
+    sd: list[np.ndarray]
+    companions: list[np.ndarray]
+    reference: list[ReferenceValue]
+
+
+def _in_numbers(
+    log_z: np.ndarray, sd: np.ndarray, value: ReferenceValue, log_ratio_alone: float
+) -> Seen:
+    error = log_z - value.log_z
+    # A log Z that does not exist is the worst of all errors.
+    worst = int(np.argmax(np.nan_to_num(np.abs(error), nan=np.inf)))
+    return Seen(
+        log_z=float(log_z.mean()),
+        log_z_sd=float(sd.mean()),
+        log_z_reference=float(np.mean(value.log_z)),
+        log_z_error=float(error.mean()),
+        log_z_error_max=float(error.flat[worst]),
+        worst_row=worst,
+        reference_sd=value.sd,
+        reference_noise=value.noise,
+        beyond=value.beyond,
+        needed=value.needed,
+        log_ratio_alone=log_ratio_alone,
+    )
+
+
+def _simplify(factors: list[Variable]) -> list[Variable]:
+    """Lay open what hides normalisers, and let equal nodes be one.
+
+    A truncated term, for example, asks for the same log Z three times.
+    """
+    graph = FunctionGraph(outputs=factors, clone=False)
+    for node in graph.toposort():
+        if not isinstance(node.op, HasInnerGraph) or describe_normalizer(node.op, node) is not None:
+            continue
+        if not find_normalizers(node.op.inner_outputs):
+            continue
+        if isinstance(node.op, OpFromGraph):
+            graph.replace_all(list(zip(node.outputs, inline_ofg_node(node), strict=True)))
+        else:
+            warnings.warn(f"a log-normaliser inside of {node.op} cannot be checked", stacklevel=4)
+    MergeOptimizer().rewrite(graph)
+    return list(graph.outputs)
+
+
+def _find(factors: Mapping[str, Variable]) -> dict[str, Normalizer]:
+    """Return the normalisers in the terms of a logp, each by the name of its term."""
+    found: dict[str, Normalizer] = {}
+    for name, factor in factors.items():
+        known = {each.log_z for each in found.values()}
+        here = [each for each in find_normalizers(factor) if each.log_z not in known]
+        for number, each in enumerate(here):
+            found[name if len(here) == 1 else f"{name}[{number}]"] = each
+    if not found:
+        raise ValueError(
+            "the model has no log-normaliser to check: nothing in it was built by "
+            "pbs.log_normalizer or is a distribution of pymc_bayessum"
+        )
+    return found
+
+
+def _stated_sd(normalizer: Normalizer) -> Variable:
+    """Return the standard deviation that the normaliser itself states for log Z, NaN for none."""
+    if normalizer.sd is not None:
+        return normalizer.sd
+    if normalizer.rule is None or normalizer.log_f is None:
+        return pt.constant(np.nan)
+    return log_normalizer(normalizer.log_f, normalizer.rule, return_sd=True)[1]
+
+
+def _compile_log_ratio(
+    factors: Sequence[Variable],
+    normalizers: Sequence[Normalizer],
+    variables: Sequence[Variable],
+    options: dict[str, Any],
+) -> Any:
+    """Compile the change of the logp as a function of a draw, old log Zs and new log Zs.
+
+    The normalisers are inputs here, so none is evaluated; and whatever a term does with its log Z
+    (mixtures, truncation, weights) is done exactly.
+    """
+    log_zs = [each.log_z for each in normalizers]
+    others = [other for each in normalizers for other in _companions(each)]
+    affected = [factor for factor in factors if set(log_zs) & set(ancestors([factor]))]
+    shared, old, new = ([v.type() for v in vs] for vs in (others, log_zs, log_zs))
+    before, after = (
+        clone_replace(
+            affected,
+            dict(zip([*others, *log_zs], [*shared, *mine], strict=True)),
+            rebuild_strict=False,
+        )
+        for mine in (old, new)
+    )
+    # Where both are -inf nothing has changed.
+    changes = [
+        pt.sum(pt.switch(pt.eq(b, a), 0.0, pt.sub(a, b)))
+        for b, a in zip(before, after, strict=True)
+    ]
+    total = pt.add(*changes, 0.0)
+    function = pytensor.function([*variables, *shared, *old, *new], total, **options)
+    function.trust_input = True
+    return function
+
+
+def _companions(normalizer: Normalizer) -> list[Variable]:
+    """Return what the node of a normaliser computes along with log Z."""
+    node = normalizer.log_z.owner
+    assert node is not None
+    return [output for output in node.outputs if output is not normalizer.log_z]
+
+
+def _reference_value(
+    part: Part, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray], log_z: np.ndarray
+) -> ReferenceValue:
+    """Return the reference; without one the normaliser stands for itself, infinitely uncertain."""
+    if part.reference is None:
+        return ReferenceValue(log_z, sd=np.inf)
+    return part.reference(draw, inputs)

@@ -1,1 +1,0 @@
-"""PyMC distributions normalised by BayesSum rules."""

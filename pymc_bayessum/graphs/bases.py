@@ -1,0 +1,363 @@
+r"""Base measures for sums over a graph, fitted to a Potts model, and what is known of them exactly.
+
+A base q turns log Z into :math:`\log E_q[\exp g]` with :math:`g = \log \tilde p - \log q`. How well
+that goes is decided by :math:`\mathrm{Var}_q(g)` far more than by the weights of the nodes. On
+product and tree bases the mean of g is known in closed form: it needs the marginals of q on the
+edges of the graph, and the mean of log q.
+
+States are 0 .. S-1 and parameters are written out in full: fields (L, S), couplings (E, S, S).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp, softmax, xlogy
+
+from pymc_bayessum.graphs.layouts import rooted_forest, spanning_tree
+from pymc_bayessum.graphs.moments import conditionals
+from pymc_bayessum.measures import (
+    Mixture,
+    ProductCategorical,
+    SiteMeasure,
+    TreeCategorical,
+    UniformCategorical,
+)
+
+__all__ = [
+    "Beliefs",
+    "belief_propagation",
+    "conditional_mixture",
+    "edge_marginals",
+    "mean_field",
+    "mean_log_base",
+    "tree_base",
+    "tree_parameters",
+]
+
+#: Mass mixed in from the uniform distribution, so that no state is out of a base's reach.
+FLOOR = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """Approximate marginals of a Potts model.
+
+    Attributes
+    ----------
+    sites : ndarray, shape (L, S)
+    pairs : ndarray, shape (E, S, S)
+    log_z : float
+        The Bethe approximation of log Z; exact on trees.
+    converged : bool
+    """
+
+    sites: np.ndarray
+    pairs: np.ndarray
+    log_z: float
+    converged: bool
+
+
+def belief_propagation(
+    fields: np.ndarray,
+    couplings: np.ndarray,
+    edges: np.ndarray,
+    *,
+    tol: float = 1e-10,
+    max_sweeps: int = 1000,
+) -> Beliefs:
+    """Sum-product belief propagation on a graph with loops, all messages at once.
+
+    Parameters
+    ----------
+    fields : ndarray, shape (L, S)
+    couplings : ndarray, shape (E, S, S)
+    edges : ndarray of int, shape (E, 2)
+    tol : float
+        Largest change of a log message at which to stop.
+    max_sweeps : int
+        Messages are damped by a half after the first tenth of them, and the last ones are used
+        (and ``converged`` is False) when they do not settle.
+
+    Returns
+    -------
+    Beliefs
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> chain = belief_propagation(np.zeros((4, 3)), 0.5 * np.eye(3)[None].repeat(3, 0),
+    ...                            graphs.chain(4))
+    >>> bool(np.isclose(chain.log_z, np.log(3 * (2 + np.exp(0.5)) ** 3)))
+    True
+    """
+    n_edges = len(edges)
+    source = np.concatenate([edges[:, 0], edges[:, 1]])
+    target = np.concatenate([edges[:, 1], edges[:, 0]])
+    back = np.concatenate([np.arange(n_edges, 2 * n_edges), np.arange(n_edges)])
+    toward = np.concatenate([couplings, couplings.transpose(0, 2, 1)])
+    messages = np.zeros((2 * n_edges, fields.shape[1]))
+    converged = n_edges == 0
+    for sweep in range(max_sweeps):
+        if converged:
+            break
+        gathered = fields.copy()
+        np.add.at(gathered, target, messages)
+        outgoing = gathered[source] - messages[back]
+        fresh = logsumexp(outgoing[:, :, None] + toward, axis=1)
+        fresh -= fresh.mean(axis=1, keepdims=True)
+        converged = bool(np.abs(fresh - messages).max() < tol)
+        damping = 0.5 if sweep > max_sweeps // 10 and not converged else 0.0
+        messages = damping * messages + (1.0 - damping) * fresh
+    gathered = fields.copy()
+    np.add.at(gathered, target, messages)
+    sites = softmax(gathered, axis=1)
+    first, second = edges[:, 0], edges[:, 1]
+    joint = (
+        couplings
+        + (gathered[first] - messages[n_edges:])[:, :, None]
+        + (gathered[second] - messages[:n_edges])[:, None, :]
+    )
+    flat = softmax(joint.reshape(n_edges, fields.shape[1] ** 2), axis=1)
+    pairs = flat.reshape(couplings.shape)
+    degree = np.bincount(source, minlength=len(fields))
+    log_z = float(
+        (sites * fields).sum()
+        + (pairs * couplings).sum()
+        - xlogy(pairs, pairs).sum()
+        + ((degree - 1.0) * xlogy(sites, sites).sum(axis=1)).sum()
+    )
+    return Beliefs(sites, pairs, log_z, converged)
+
+
+def mean_field(
+    fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, *, max_sweeps: int = 500
+) -> np.ndarray:
+    r"""Site probabilities of the naive mean-field approximation.
+
+    Sites are visited in turn, :math:`q_i(a) \propto \exp(h_i(a) + \sum_j \sum_b J_{ij}(a, b)
+    q_j(b))`, each step raising the bound :math:`E_q[\log \tilde p - \log q] \le \log Z`.
+
+    Parameters
+    ----------
+    fields : ndarray, shape (L, S)
+    couplings : ndarray, shape (E, S, S)
+    edges : ndarray of int, shape (E, 2)
+    max_sweeps : int
+
+    Returns
+    -------
+    ndarray, shape (L, S)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> probs = mean_field(np.log([[3.0, 1.0]]), np.zeros((0, 2, 2)), np.zeros((0, 2), int))
+    >>> probs.round(2).tolist()
+    [[0.75, 0.25]]
+    """
+    probs = softmax(fields, axis=1)
+    around: list[list[tuple[int, np.ndarray]]] = [[] for _ in fields]
+    for (i, j), table in zip(edges.tolist(), couplings, strict=True):
+        around[i].append((j, table))
+        around[j].append((i, table.T))
+    for _ in range(max_sweeps):
+        before = probs.copy()
+        for i, others in enumerate(around):
+            local = fields[i] + sum(table @ probs[j] for j, table in others)
+            probs[i] = softmax(local)
+        if np.abs(probs - before).max() < 1e-9:
+            break
+    return probs
+
+
+def conditional_mixture(
+    fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, rows: np.ndarray
+) -> Mixture:
+    r"""Equal mixture of products of single-site conditionals, one product for each row.
+
+    Row :math:`x'` gives the product :math:`\prod_j p(x_j | x'_{-j})`, the base that Kang, Briol,
+    Karvonen and Chen use for sequences (after the pseudo-likelihood).
+
+    Parameters
+    ----------
+    fields : ndarray, shape (L, S)
+    couplings : ndarray, shape (E, S, S)
+    edges : ndarray of int, shape (E, 2)
+    rows : ndarray of int, shape (M, L)
+        States 0 .. S-1.
+
+    Returns
+    -------
+    Mixture
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> rows = np.array([[0, 0, 1], [1, 1, 1]])
+    >>> couplings = 0.5 * np.eye(2)[None].repeat(2, 0)
+    >>> len(conditional_mixture(np.zeros((3, 2)), couplings, graphs.chain(3), rows).measures)
+    2
+    """
+    probs = (1.0 - FLOOR) * conditionals(rows, fields, couplings, edges) + FLOOR / fields.shape[1]
+    return Mixture(np.full(len(rows), 1.0 / len(rows)), tuple(ProductCategorical(p) for p in probs))
+
+
+def tree_base(sites: np.ndarray, pairs: np.ndarray, edges: np.ndarray) -> TreeCategorical:
+    """Spanning tree with the given marginals: Chow and Liu's for the marginals of the edges.
+
+    The tree has the largest total mutual information (Chow and Liu, 1968), which makes it the
+    closest one to the model, in Kullback-Leibler divergence, when the marginals are the model's.
+
+    Parameters
+    ----------
+    sites : ndarray, shape (L, S)
+    pairs : ndarray, shape (E, S, S)
+        From :func:`belief_propagation`, or averages over draws of the model.
+    edges : ndarray of int, shape (E, 2)
+
+    Returns
+    -------
+    TreeCategorical
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> found = belief_propagation(np.zeros((4, 2)), np.eye(2)[None].repeat(4, 0), graphs.ring(4))
+    >>> len(tree_base(found.sites, found.pairs, graphs.ring(4)).edges)
+    3
+    """
+    n_sites, n_states = sites.shape
+    pairs = np.maximum(pairs, 0.0)
+    pairs = (1.0 - FLOOR) * pairs / pairs.sum(axis=(1, 2), keepdims=True) + FLOOR / n_states**2
+    first, second = pairs.sum(axis=2, keepdims=True), pairs.sum(axis=1, keepdims=True)
+    information = (pairs * np.log(pairs / (first * second))).sum(axis=(1, 2))
+    kept = spanning_tree(edges, n_sites, information)
+    row_of = {tuple(edges[row].tolist()): row for row in kept}
+    order, parent = rooted_forest(edges[kept], n_sites)
+    root_probs, directed, tables = [], [], []
+    for site in np.sort(order[parent[order] < 0]):
+        probs = np.maximum(sites[site], 0.0)
+        root_probs.append((1.0 - FLOOR) * probs / probs.sum() + FLOOR / n_states)
+    for site in order[parent[order] >= 0].tolist():
+        above = int(parent[site])
+        row = row_of.get((above, site))
+        joint = pairs[row] if row is not None else pairs[row_of[site, above]].T
+        directed.append((above, site))
+        tables.append(joint / joint.sum(axis=1, keepdims=True))
+    return TreeCategorical(
+        np.array(root_probs),
+        np.array(directed, dtype=np.int64).reshape(-1, 2),
+        np.array(tables).reshape(-1, n_states, n_states),
+    )
+
+
+def tree_parameters(tree: TreeCategorical, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Fields and couplings, on the edges of a graph, of which a tree inside it is the Potts model.
+
+    Parameters
+    ----------
+    tree : TreeCategorical
+        Its edges must be among ``edges``, in either orientation.
+    edges : ndarray of int, shape (E, 2)
+
+    Returns
+    -------
+    fields : ndarray, shape (L, S)
+    couplings : ndarray, shape (E, S, S)
+        ``log q(x) = sum_i fields[i, x_i] + sum_e couplings[e, x_i, x_j]``: log Z is zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tree = TreeCategorical([0.5, 0.5], [(1, 0)], [[[0.9, 0.1], [0.2, 0.8]]])
+    >>> fields, couplings = tree_parameters(tree, np.array([[0, 1]]))
+    >>> np.exp(couplings[0]).round(1).tolist()
+    [[0.9, 0.2], [0.1, 0.8]]
+    """
+    fields = np.zeros((tree.n_sites, tree.n_states))
+    fields[tree.roots] = np.log(tree.root)
+    couplings = np.zeros((len(edges), tree.n_states, tree.n_states))
+    row_of = {tuple(edge): row for row, edge in enumerate(edges.tolist())}
+    for (above, site), table in zip(tree.edges.tolist(), tree.tables, strict=True):
+        if (above, site) in row_of:
+            couplings[row_of[above, site]] = np.log(table)
+        else:
+            couplings[row_of[site, above]] = np.log(table).T
+    return fields, couplings
+
+
+def edge_marginals(base: SiteMeasure, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Exact marginals of a uniform, product or tree base on sites and on any pairs of sites.
+
+    Parameters
+    ----------
+    base : UniformCategorical, ProductCategorical or TreeCategorical
+    edges : ndarray of int, shape (E, 2)
+        Any pairs, inside the tree or not.
+
+    Returns
+    -------
+    sites : ndarray, shape (L, S)
+    pairs : ndarray, shape (E, S, S)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tree = TreeCategorical([0.5, 0.5], [(0, 1), (1, 2)], [[0.9, 0.1], [0.1, 0.9]])
+    >>> edge_marginals(tree, np.array([[0, 2]]))[1].round(3).tolist()
+    [[[0.41, 0.09], [0.09, 0.41]]]
+    """
+    first, second = edges[:, 0], edges[:, 1]
+    if isinstance(base, TreeCategorical):
+        sites = base.marginals()
+        joint = np.empty((base.n_sites, base.n_sites, base.n_states, base.n_states))
+        done: list[int] = []
+        for site in base.site_order.tolist():
+            above = int(base.parent[site])
+            if done:
+                if above < 0:
+                    joint[done, site] = sites[done][:, :, None] * sites[site]
+                else:
+                    joint[done, site] = joint[done, above] @ base.table(site)
+                joint[site, done] = joint[done, site].transpose(0, 2, 1)
+            joint[site, site] = np.diag(sites[site])
+            done.append(site)
+        return sites, joint[first, second]
+    if isinstance(base, UniformCategorical):
+        sites = np.full((base.n_sites, base.n_states), 1.0 / base.n_states)
+    elif isinstance(base, ProductCategorical):
+        sites = base.probs
+    else:
+        raise TypeError(f"base must be uniform, a product or a tree, got {type(base).__name__}")
+    return sites, sites[first, :, None] * sites[second, None, :]
+
+
+def mean_log_base(base: SiteMeasure) -> float:
+    r"""Exact :math:`E_q[\log q]` of a uniform, product or tree base: minus its entropy.
+
+    Parameters
+    ----------
+    base : UniformCategorical, ProductCategorical or TreeCategorical
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bool(np.isclose(mean_log_base(UniformCategorical(4, 3)), -4 * np.log(3)))
+    True
+    """
+    if isinstance(base, TreeCategorical):
+        marginals = base.marginals()
+        above = marginals[base.edges[:, 0]]
+        steps = xlogy(base.tables, base.tables).sum(axis=2)
+        return float(xlogy(base.root, base.root).sum() + (above * steps).sum())
+    sites, _ = edge_marginals(base, np.zeros((0, 2), dtype=np.int64))
+    return float(xlogy(sites, sites).sum())

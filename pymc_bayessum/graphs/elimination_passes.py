@@ -1,0 +1,518 @@
+"""The compiled passes of variable elimination: what :mod:`.elimination` describes, in loops.
+
+Tables are flat, the axis of the site eliminated fastest and later sites slower, so a message lies
+in the table of its step in few long runs and no transposition is ever needed.
+
+Numbers. A message is a sum over the eliminated side, so the logarithms of its entries spread by at
+most the sum, over the edges that cross to its separator, of the ranges of their couplings. While
+that bound stays below :data:`LINEAR_RANGE` no entry can underflow and the sums run in plain
+arithmetic; beyond it (couplings of 50 and more) the same plan runs on logarithms. In the backward
+pass tables hold probabilities, where underflow is harmless.
+
+Tangents. The marginals are analytic in the parameters, so one run of the same code in complex
+arithmetic at ``theta + i eps d`` gives the product of the Hessian with ``d`` to machine precision
+(Squire and Trapp, 1998).
+
+Calls. Log Z, marginals and tangents are C functions under a symbol: compiled code that calls them
+refers to the symbol and need not contain, optimise and cache a copy of all passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+from numba import carray, njit, types
+
+__all__ = ["call_native", "draw", "native_symbol", "prepare"]
+
+#: Largest spread of log factors within a table for which plain arithmetic is used.
+LINEAR_RANGE = 500.0
+#: Step of the complex tangent; its product with exp(-LINEAR_RANGE) is still a normal number.
+_TANGENT_STEP = 1e-40
+#: Raised whenever arguments of the C functions change: compiled callers are cached on disk.
+NATIVE_VERSION = 1
+
+# For functions never called from Python: without wrappers and checks they compile in less time.
+_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner = njit(cache=True, error_model="numpy", **_INNER)
+
+
+@_inner
+def _unpack(plan):
+    """Split a packed plan into its twelve arrays."""
+    return (
+        plan[16 : plan[4]],
+        plan[plan[4] : plan[5]],
+        plan[plan[5] : plan[6]],
+        plan[plan[6] : plan[7]],
+        plan[plan[7] : plan[8]],
+        plan[plan[8] : plan[9]],
+        plan[plan[9] : plan[10]],
+        plan[plan[10] : plan[11]],
+        plan[plan[11] : plan[12]],
+        plan[plan[12] : plan[13]],
+        plan[plan[13] : plan[14]],
+        plan[plan[14] : plan[15]],
+    )
+
+
+@_inner
+def _advance(count, runs, first, n_runs, offset):
+    """Move a factor's offset on by one step of its slower runs."""
+    run = n_runs - 2
+    while run >= 0:
+        stride = runs[first + 2 * run + 1]
+        count[run] += 1
+        offset += stride
+        if count[run] < runs[first + 2 * run]:
+            break
+        offset -= stride * count[run]
+        count[run] = 0
+        run -= 1
+    return offset
+
+
+@_inner
+def _lay(work, size, factor, runs, first, last):
+    """Fill a table with a factor, repeated along the runs the factor lacks."""
+    n_runs = (last - first) // 2
+    inner = runs[last - 2]
+    count = np.zeros(n_runs, np.int64)
+    offset = 0
+    for place in range(0, size, inner):
+        part = factor[offset : offset + inner]
+        target = work[place : place + inner]
+        for k in range(inner):
+            target[k] = part[k]
+        offset = _advance(count, runs, first, n_runs, offset)
+
+
+@_inner
+def _spread(work, size, factor, runs, first, last, logs):
+    """Multiply (on logarithms: add) a factor into a table; the last run always has stride one."""
+    n_runs = (last - first) // 2
+    inner = runs[last - 2]
+    count = np.zeros(n_runs, np.int64)
+    offset = 0
+    for place in range(0, size, inner):
+        part = factor[offset : offset + inner]
+        target = work[place : place + inner]
+        if logs:
+            for k in range(inner):
+                target[k] += part[k]
+        else:
+            for k in range(inner):
+                target[k] *= part[k]
+        offset = _advance(count, runs, first, n_runs, offset)
+
+
+@_inner
+def _gather(work, size, target, runs, first, last):
+    """Sum a table onto the axes of a factor: the transpose of ``_spread``."""
+    n_runs = (last - first) // 2
+    inner = runs[last - 2]
+    count = np.zeros(n_runs, np.int64)
+    offset = 0
+    for place in range(0, size, inner):
+        part = work[place : place + inner]
+        onto = target[offset : offset + inner]
+        for k in range(inner):
+            onto[k] += part[k]
+        offset = _advance(count, runs, first, n_runs, offset)
+
+
+@_inner
+def _spread_of(values):
+    """Range of the logarithms in a small table; not finite where an entry is not."""
+    low = values[0].real
+    high = low
+    for value in values:
+        low = min(low, value.real)
+        high = max(high, value.real)
+    return high - low
+
+
+@_inner
+def _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross):
+    """Whether some table could spread beyond what plain arithmetic holds."""
+    n_edges = J.shape[0]
+    ranges = np.empty(n_edges)
+    for row in range(n_edges):
+        ranges[row] = _spread_of(J[row].ravel())
+    bounds = np.zeros(len(sites))
+    for step in range(len(sites)):
+        table = _spread_of(h[sites[step]])
+        for k in range(local_at[step], local_at[step + 1], 3):
+            table += ranges[local[k]]
+        for k in range(factor_at[step] + 1, factor_at[step + 1]):
+            table += bounds[factors[k]]
+        if not table <= LINEAR_RANGE:  # also true for NaN
+            return True
+        for k in range(cross_at[step], cross_at[step + 1]):
+            bounds[step] += ranges[cross[k]]
+    return False
+
+
+@_inner
+def _potentials(h, J, logs):
+    """Tables of field and coupling factors, each divided by its largest entry, and the shift."""
+    site, pair = h.copy(), J.copy()
+    shift = 0.0
+    for table in range(h.shape[0] + J.shape[0]):
+        row = table - h.shape[0]
+        flat = site[table] if row < 0 else pair[row].ravel()
+        top = flat[0].real
+        for value in flat:
+            top = max(top, value.real)
+        if not np.isfinite(top):
+            top = 0.0
+        shift += top
+        for k in range(len(flat)):
+            flat[k] = flat[k] - top if logs else np.exp(flat[k] - top)
+    return site, pair, shift
+
+
+@_inner
+def _local_factor(target, site, pair, local, first, last, logs):
+    """Product of a site's field and its edges to later sites; returns its size."""
+    n_states = len(site)
+    size = n_states
+    for state in range(n_states):
+        target[state] = site[state]
+    for k in range(first, last, 3):
+        coupling = pair[local[k]] if local[k + 1] else pair[local[k]].T
+        for other in range(n_states - 1, -1, -1):
+            for rest in range(0, size, n_states):
+                for state in range(n_states):
+                    value = coupling[other, state]
+                    old = target[rest + state]
+                    target[other * size + rest + state] = old + value if logs else old * value
+        size *= n_states
+    return size
+
+
+@_inner
+def _table(
+    step, work, scratch, site, pair, messages, sites, local_at, local, factor_at, factors,
+    run_at, runs, message_at, logs,
+):  # fmt: skip
+    """Product of all factors of a step, in ``work``; returns the sizes of table and local part."""
+    n_states = site.shape[1]
+    size = (message_at[step + 1] - message_at[step]) * n_states
+    first, last = local_at[step], local_at[step + 1]
+    local_size = n_states ** (1 + (last - first) // 3)
+    whole = local_size == size
+    target = work if whole else scratch
+    _local_factor(target, site[sites[step]], pair, local, first, last, logs)
+    for k in range(factor_at[step], factor_at[step + 1]):
+        source = factors[k]
+        if source >= 0:
+            message = messages[message_at[source] : message_at[source + 1]]
+            _spread(work, size, message, runs, run_at[k], run_at[k + 1], logs)
+        elif not whole:
+            _lay(work, size, scratch, runs, run_at[k], run_at[k + 1])
+    return size, local_size
+
+
+@_inner
+def _log_sum(values, start, n_states):
+    """Log-sum-exp over consecutive entries, -inf when all are."""
+    top = values[start].real
+    for state in range(1, n_states):
+        top = max(top, values[start + state].real)
+    if top == -np.inf:
+        return values[start]
+    total = values[start] * 0.0
+    for state in range(n_states):
+        total += np.exp(values[start + state] - top)
+    return np.log(total) + top
+
+
+@_inner
+def _forward(
+    h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
+    run_at, runs, message_at,
+):  # fmt: skip
+    """Sum out every site; fills messages and their scales, returns factors and log Z."""
+    n_states = h.shape[1]
+    site, pair, shift = _potentials(h, J, logs)
+    total = scales[0] * 0.0 + shift
+    for step in range(len(sites)):
+        size, _ = _table(
+            step, work, scratch, site, pair, messages, sites, local_at, local, factor_at, factors,
+            run_at, runs, message_at, logs,
+        )  # fmt: skip
+        message = messages[message_at[step] : message_at[step + 1]]
+        top = -np.inf
+        for rest in range(size // n_states):
+            if logs:
+                message[rest] = _log_sum(work, rest * n_states, n_states)
+            else:
+                value = work[rest * n_states]
+                for state in range(1, n_states):
+                    value += work[rest * n_states + state]
+                message[rest] = value
+            top = max(top, message[rest].real)
+        scales[step] = top
+        if len(message) == 1:
+            scales[step] = message[0]
+        elif logs and top == -np.inf:
+            scales[step] = 0.0
+        for rest in range(len(message)):
+            if logs:
+                message[rest] -= scales[step]
+            else:
+                message[rest] /= scales[step]
+        total += scales[step] if logs else np.log(scales[step])
+    return site, pair, total
+
+
+@_inner
+def _buffers(h, sites, local_at, message_at):
+    """Work table, scratch table, messages and scales for one pass."""
+    n_states = h.shape[1]
+    largest = 0
+    local_largest = 0
+    for step in range(len(sites)):
+        size = (message_at[step + 1] - message_at[step]) * n_states
+        local_size = n_states ** (1 + (local_at[step + 1] - local_at[step]) // 3)
+        largest = max(largest, size)
+        if local_size < size:
+            local_largest = max(local_largest, local_size)
+    work = np.empty(largest, h.dtype)
+    scratch = np.empty(local_largest, h.dtype)
+    # The total starts from the scales, so these must not be whatever the memory held before.
+    return work, scratch, np.empty(message_at[-1], h.dtype), np.zeros(len(sites), h.dtype)
+
+
+@_inner
+def log_partition(h, J, plan):
+    """Log Z by one forward pass."""
+    sites, _, _, local_at, local, factor_at, factors, run_at, runs, message_at, cross_at, cross = (
+        _unpack(plan)
+    )
+    logs = _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross)
+    work, scratch, messages, scales = _buffers(h, sites, local_at, message_at)
+    _, _, total = _forward(
+        h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
+        run_at, runs, message_at,
+    )  # fmt: skip
+    return total
+
+
+@_inner
+def marginals(h, J, plan):
+    """Log Z, site and edge marginals by a forward and a backward pass."""
+    sites, _, _, local_at, local, factor_at, factors, run_at, runs, message_at, cross_at, cross = (
+        _unpack(plan)
+    )
+    logs = _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross)
+    work, scratch, messages, scales = _buffers(h, sites, local_at, message_at)
+    site, pair, total = _forward(
+        h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
+        run_at, runs, message_at,
+    )  # fmt: skip
+    n_states = h.shape[1]
+    outside = np.empty_like(messages)
+    site_marginals, pair_marginals = np.zeros_like(h), np.zeros_like(J)
+    for step in range(len(sites) - 1, -1, -1):
+        size, local_size = _table(
+            step, work, scratch, site, pair, messages, sites, local_at, local, factor_at, factors,
+            run_at, runs, message_at, logs,
+        )  # fmt: skip
+        n_rest = size // n_states
+        if n_rest == 1:
+            outside[message_at[step]] = 0.0 if logs else 1.0
+        around = outside[message_at[step] : message_at[step + 1]]
+        for rest in range(n_rest):
+            start = rest * n_states
+            if logs:
+                weight = around[rest] - scales[step]
+                for state in range(n_states):
+                    value = work[start + state] + weight
+                    # The guard keeps exp(-inf + 0i) from becoming NaN.
+                    work[start + state] = np.exp(value) if value.real > -740.0 else 0.0
+            else:
+                weight = around[rest] / scales[step]
+                for state in range(n_states):
+                    work[start + state] *= weight
+        for k in range(factor_at[step] + 1, factor_at[step + 1]):
+            low, high = message_at[factors[k]], message_at[factors[k] + 1]
+            onto = outside[low:high]
+            onto[:] = 0.0
+            _gather(work, size, onto, runs, run_at[k], run_at[k + 1])
+            for rest in range(high - low):
+                message = messages[low + rest]
+                if onto[rest].real == 0.0:
+                    onto[rest] = -np.inf if logs else 0.0
+                elif logs:
+                    onto[rest] = np.log(onto[rest]) - message
+                else:
+                    onto[rest] /= message
+        block = work
+        if local_size < size:
+            k = factor_at[step]
+            scratch[:local_size] = 0.0
+            _gather(work, size, scratch, runs, run_at[k], run_at[k + 1])
+            block = scratch
+        for k in range(local_at[step + 1] - 3, local_at[step] - 1, -3):
+            onto_pair = pair_marginals[local[k]]
+            if not local[k + 1]:
+                onto_pair = onto_pair.T
+            inner = local_size // n_states
+            for rest in range(0, inner, n_states):
+                for state in range(n_states):
+                    folded = block[rest + state]
+                    onto_pair[0, state] += folded
+                    for other in range(1, n_states):
+                        value = block[other * inner + rest + state]
+                        onto_pair[other, state] += value
+                        folded += value
+                    block[rest + state] = folded
+            local_size = inner
+        for state in range(n_states):
+            site_marginals[sites[step], state] = block[state]
+    return total, site_marginals, pair_marginals
+
+
+@_inner
+def marginals_tangent(h, J, h_step, J_step, plan):
+    """Directional derivative of the marginals along (h_step, J_step) by a complex step."""
+    longest = 0.0
+    for value in h_step.ravel():
+        longest = max(longest, abs(value))
+    for value in J_step.ravel():
+        longest = max(longest, abs(value))
+    if longest == 0.0:
+        return np.zeros_like(h), np.zeros_like(J)
+    turn = 1j * _TANGENT_STEP / longest
+    _, site_marginals, pair_marginals = marginals(h + turn * h_step, J + turn * J_step, plan)
+    back = longest / _TANGENT_STEP
+    return site_marginals.imag * back, pair_marginals.imag * back
+
+
+@njit(cache=True)
+def prepare(h, J, plan):
+    """Logarithms of field factors, coupling factors and messages."""
+    sites, _, _, local_at, local, factor_at, factors, run_at, runs, message_at, cross_at, cross = (
+        _unpack(plan)
+    )
+    logs = _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross)
+    work, scratch, messages, scales = _buffers(h, sites, local_at, message_at)
+    site, pair, _ = _forward(
+        h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
+        run_at, runs, message_at,
+    )  # fmt: skip
+    if not logs:
+        site, pair, messages = np.log(site), np.log(pair), np.log(messages)
+    return site, pair, messages
+
+
+@njit(cache=True)
+def draw(site, pair, messages, uniforms, plan):
+    """Exact draws, one for each row of ``uniforms``: sites in reverse order of elimination."""
+    sites, separator_at, separators, local_at, local, factor_at, factors, _, _, message_at, _, _ = (
+        _unpack(plan)
+    )
+    n_states = site.shape[1]
+    draws = np.zeros(uniforms.shape, np.int64)
+    weights = np.empty(n_states)
+    for row in range(len(draws)):
+        x = draws[row]
+        for step in range(len(sites) - 1, -1, -1):
+            here = sites[step]
+            weights[:] = site[here]
+            for k in range(local_at[step], local_at[step + 1], 3):
+                other = x[local[k + 2]]
+                for state in range(n_states):
+                    if local[k + 1]:
+                        weights[state] += pair[local[k], other, state]
+                    else:
+                        weights[state] += pair[local[k], state, other]
+            for k in range(factor_at[step] + 1, factor_at[step + 1]):
+                source = factors[k]
+                place = 0
+                for axis in range(separator_at[source], separator_at[source + 1] - 1):
+                    place = place * n_states + x[separators[axis]]
+                place = message_at[source] + place * n_states
+                for state in range(n_states):
+                    weights[state] += messages[place + state]
+            top = weights.max()
+            total = 0.0
+            for state in range(n_states):
+                weights[state] = np.exp(weights[state] - top)
+                total += weights[state]
+            left = uniforms[row, here] * total
+            state = 0
+            while state < n_states - 1 and left >= weights[state]:
+                left -= weights[state]
+                state += 1
+            x[here] = state
+    return draws
+
+
+@_inner
+def _views(h, J, plan):
+    """Arrays behind the pointers to fields, couplings and plan."""
+    head = carray(plan, 4, np.int64)
+    fields = carray(h, (head[1], head[2]), np.float64)
+    couplings = carray(J, (head[3], head[2], head[2]), np.float64)
+    return fields, couplings, carray(plan, head[0], np.int64)
+
+
+def _log_partition_entry(h, J, plan, value):
+    fields, couplings, steps = _views(h, J, plan)
+    carray(value, 1, np.float64)[0] = log_partition(fields, couplings, steps)
+
+
+def _marginals_entry(h, J, plan, value, sites, pairs):
+    fields, couplings, steps = _views(h, J, plan)
+    total, site_marginals, pair_marginals = marginals(fields, couplings, steps)
+    onto_sites, onto_pairs, _ = _views(sites, pairs, plan)
+    carray(value, 1, np.float64)[0] = total
+    onto_sites[:] = site_marginals
+    onto_pairs[:] = pair_marginals
+
+
+def _tangent_entry(h, J, h_step, J_step, plan, sites, pairs):
+    fields, couplings, steps = _views(h, J, plan)
+    field_step, coupling_step, _ = _views(h_step, J_step, plan)
+    onto_sites, onto_pairs, _ = _views(sites, pairs, plan)
+    site_tangent, pair_tangent = marginals_tangent(
+        fields, couplings, field_step, coupling_step, steps
+    )
+    onto_sites[:] = site_tangent
+    onto_pairs[:] = pair_tangent
+
+
+_ENTRIES: dict[str, tuple[Callable[..., None], int]] = {
+    "log_partition": (_log_partition_entry, 4),
+    "marginals": (_marginals_entry, 6),
+    "tangent": (_tangent_entry, 7),
+}
+
+
+@lru_cache(maxsize=8)
+def _compiled(name: str) -> tuple[Callable[..., None], types.ExternalFunction]:
+    """Compile a C function (once a machine, then cached) and make its symbol known."""
+    entry, n_arguments = _ENTRIES[name]
+    signature = types.void(*[types.voidptr] * n_arguments)
+    compiled = numba.cfunc(signature, cache=True)(entry)
+    symbol = f"pymc_bayessum_{name}_{NATIVE_VERSION}"
+    llvmlite.binding.add_symbol(symbol, compiled.address)
+    return compiled.ctypes, types.ExternalFunction(symbol, signature)
+
+
+def call_native(name: str, *arrays: np.ndarray) -> None:
+    """Call one of the C functions on contiguous arrays; it fills the last ones."""
+    _compiled(name)[0](*[array.ctypes.data for array in arrays])
+
+
+def native_symbol(name: str) -> Any:
+    """Return a C function as something numba code can call with ``array.ctypes``."""
+    return _compiled(name)[1]

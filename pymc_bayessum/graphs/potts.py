@@ -1,0 +1,527 @@
+"""Potts and Ising models on any graph, with their normalising constant."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.distribution import Discrete, _support_point
+from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.logprob.abstract import _logprob
+from pymc.pytensorf import constant_fold, floatX
+from pytensor.compile.mode import optdb
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.utils import MissingInputError
+from pytensor.link.numba.dispatch.basic import numba_njit
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_bayessum.counts.cmp_sums.ops import LoadForJax
+from pymc_bayessum.graphs.anchors import AnchoredRule
+from pymc_bayessum.graphs.elimination import (
+    AFFORDABLE_ENTRIES,
+    elimination_plan,
+    is_affordable,
+    is_possible,
+)
+from pymc_bayessum.graphs.energies import row_logp, symbolic_energy
+from pymc_bayessum.graphs.exact import ExactNormalizer
+from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
+from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.normalizers.logsum import log_normalizer
+from pymc_bayessum.rules.rule import Rule
+
+__all__ = ["Ising", "Potts"]
+
+
+class PottsRV(RandomVariable):
+    """Random rows of a Potts model; the graph, normaliser and sampler are part of the Op."""
+
+    name = "potts"
+    dtype = "int64"
+    __props__: Any = ("name", "signature", "dtype", "inplace", "layout", "normalizer", "sweeps")
+    _print_name = ("Potts", "\\operatorname{Potts}")
+
+    def __init__(
+        self,
+        layout: PottsLayout,
+        normalizer: GraphNormalizer | None,
+        sweeps: int = SWEEPS,
+        **kwargs: Any,
+    ):
+        self.layout = layout
+        self.normalizer = normalizer
+        self.sweeps = sweeps
+        field = ",".join(str(length) for length in layout.field_shape)
+        coupling = ",".join(str(length) for length in layout.coupling_shape)
+        kwargs.setdefault("signature", f"({field}),({coupling})->({layout.n_sites})")
+        super().__init__(**kwargs)
+
+    def rng_fn(self, rng: np.random.Generator, h: Any, J: Any, size: Any) -> np.ndarray:  # type: ignore[override]
+        """Draw all rows of one set of parameters together."""
+        layout = self.layout
+        h, J = np.asarray(h, dtype=float), np.asarray(J, dtype=float)
+        batch_h = h.shape[: h.ndim - len(layout.field_shape)]
+        batch_J = J.shape[: J.ndim - len(layout.coupling_shape)]
+        batch = np.broadcast_shapes(batch_h, batch_J)
+        size = batch if size is None else tuple(int(length) for length in size)
+        lead = (1,) * (len(size) - len(batch)) + batch
+        h = np.broadcast_to(h, lead + h.shape[len(batch_h) :])
+        J = np.broadcast_to(J, lead + J.shape[len(batch_J) :])
+        draws = np.empty((*size, layout.n_sites), dtype=np.int64)
+        for index in np.ndindex(lead):
+            # A dimension along which parameters do not vary holds repeated draws.
+            place = tuple(
+                slice(None) if length == 1 else k for k, length in zip(index, lead, strict=True)
+            )
+            rows = draws[place]
+            n_rows = rows.size // layout.n_sites
+            some = sample_states(layout, h[index], J[index], n_rows, rng, self.sweeps)
+            draws[place] = some.reshape(rows.shape)
+        return draws
+
+    def __str__(self) -> str:
+        """Name with the size of the graph."""
+        layout = self.layout
+        return f"{self.name}_rv{{{layout.n_sites} sites, {layout.n_states} states}}"
+
+
+class IsingRV(PottsRV):
+    """Random rows of an Ising model."""
+
+    name = "ising"
+    _print_name = ("Ising", "\\operatorname{Ising}")
+
+
+@numba_core_rv_funcify.register(PottsRV)
+def _numba_potts(op: PottsRV, node: Any) -> Any:
+    def draw(rng: np.random.Generator, h: Any, J: Any) -> np.ndarray:
+        return op.rng_fn(rng, h, J, ())
+
+    @numba_njit
+    def random(rng, h, J):
+        with numba.objmode(row="int64[:]"):
+            row = draw(rng, h, J)
+        return row
+
+    return random, None
+
+
+optdb.register("load_potts_for_jax", LoadForJax(f"{__package__}.potts_jax"), "jax", position=0)
+
+
+@_logprob.register(PottsRV)
+def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **kwargs: Any) -> Any:
+    """Return the energy of each row less log Z, which is computed once a set of parameters."""
+    (value,) = values
+    layout = op.layout
+    if op.normalizer is None:
+        raise ValueError(_no_normalizer(layout))
+    h, J = _drop_single(h, len(layout.field_shape)), _drop_single(J, len(layout.coupling_shape))
+    absolute = getattr(op.normalizer, "is_absolute", True)
+    return row_logp(layout, value, h, J, _log_z(op.normalizer, layout, h, J), absolute)
+
+
+def _drop_single(value: Any, n_core: int) -> Any:
+    """Drop leading dimensions that hold one set of parameters only."""
+    leading = value.type.ndim - n_core
+    while leading and value.type.broadcastable[0]:
+        value, leading = value[0], leading - 1
+    return value
+
+
+@_support_point.register(PottsRV)
+def potts_support_point(op: PottsRV, rv: Any, rng: Any, size: Any, h: Any, J: Any) -> Any:
+    """Return the best state of each site by its field alone."""
+    layout = op.layout
+    n_batch = J.type.ndim - len(layout.coupling_shape)
+    fields = layout.expand_field(h)
+    if layout.field_kind == "none":
+        fields = np.zeros((1,) * n_batch + (layout.n_sites, layout.n_states))
+    point = layout.decode(pt.argmax(fields, axis=-1))
+    if rv_size_is_none(size):
+        return point + pt.zeros_like(rv)
+    return pt.broadcast_to(point, (*tuple(size), layout.n_sites))
+
+
+def _log_z(normalizer: GraphNormalizer, layout: PottsLayout, h: Any, J: Any) -> Any:
+    if normalizer.layout == layout:
+        return normalizer.log_z(h, J)
+    return normalizer.log_z(*layout.expand(h, J))
+
+
+@dataclass(frozen=True, eq=False)
+class RuleNormalizer:
+    """A plain rule over the states of a graph as its normaliser.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    rule : Rule
+        With nodes (N, L) in the alphabet of the layout.
+    """
+
+    layout: PottsLayout
+    rule: Rule
+
+    def __post_init__(self) -> None:
+        """Check that the nodes are rows of states."""
+        nodes = self.rule.nodes
+        n_sites = self.layout.n_sites
+        if isinstance(nodes, tuple) or nodes.ndim != 2 or nodes.shape[1] != n_sites:
+            shape = "a pair" if isinstance(nodes, tuple) else nodes.shape
+            raise ValueError(f"normalizer must have nodes of shape (N, {n_sites}), got {shape}")
+        if nodes.dtype.kind not in "iu" or not self.layout.valid(nodes).all():
+            raise ValueError("normalizer has nodes with states that the model does not have")
+
+    @property
+    def predicted_error(self) -> float:
+        """Not known before the parameters are: see :meth:`log_z_sd`."""
+        return float("nan")
+
+    @property
+    def reach(self) -> str:
+        """Parameters whose mass the nodes can see."""
+        return f"parameters whose mass {len(self.rule)} fixed nodes can see"
+
+    def log_z(self, h: Any, J: Any) -> TensorVariable:
+        """Return the symbolic log Z."""
+        return self._log_normalizer(h, J, return_sd=False)
+
+    def log_z_sd(self, h: Any, J: Any) -> TensorVariable:
+        """Return the symbolic posterior standard deviation of log Z."""
+        return self._log_normalizer(h, J, return_sd=True)[1]
+
+    def _log_normalizer(self, h: Any, J: Any, return_sd: bool) -> Any:
+        layout = self.layout
+        h, J = pt.as_tensor_variable(h), pt.as_tensor_variable(J)
+        if h.type.ndim > len(layout.field_shape) or J.type.ndim > len(layout.coupling_shape):
+            # The axis of the nodes comes last, after all batch dimensions.
+            h = pt.expand_dims(h, h.type.ndim - len(layout.field_shape))
+            J = pt.expand_dims(J, J.type.ndim - len(layout.coupling_shape))
+        return log_normalizer(
+            lambda nodes: symbolic_energy(layout, layout.encode(nodes), h, J),
+            self.rule,
+            return_sd=return_sd,
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Return the size and the variance of the rule."""
+        return {
+            "normalizer": "rule",
+            "n_nodes": len(self.rule),
+            "variance": float(self.rule.variance),
+            "predicted_error": self.predicted_error,
+            "reach": self.reach,
+        }
+
+
+def _warn_of_noisy_curvature(name: str, rule: AnchoredRule) -> None:
+    """Warn, not refuse: a mode needs fewer draws, and which will be run is not known here."""
+    try:
+        rule.require_curvature()
+    except ValueError as reason:
+        warnings.warn(f"{name}: good for a mode, not for NUTS: {reason}", stacklevel=4)
+
+
+def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | None:
+    """Turn the argument into a normaliser of this layout, or None where there is no exact one."""
+    if normalizer is None:
+        plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
+        return ExactNormalizer(layout) if is_affordable(plan) else None
+    if isinstance(normalizer, str):
+        if normalizer != "exact":
+            raise ValueError(f"normalizer must be None, 'exact' or a rule, got {normalizer!r}")
+        return ExactNormalizer(layout)
+    if isinstance(normalizer, Rule):
+        return RuleNormalizer(layout, normalizer)
+    if not isinstance(normalizer, GraphNormalizer):
+        raise TypeError(f"normalizer must be None, 'exact' or a rule, got {normalizer!r}")
+    other = normalizer.layout
+    same_graph = (
+        other.n_sites == layout.n_sites
+        and other.n_states == layout.n_states
+        and np.array_equal(other.edges, layout.edges)
+    )
+    if not same_graph:
+        raise ValueError(
+            f"normalizer was built for another graph: {other.n_sites} sites, {other.n_states} "
+            f"states, {other.n_edges} edges; the model has {layout.n_sites} sites, "
+            f"{layout.n_states} states, {layout.n_edges} edges (the same edges in the same order "
+            "are needed)"
+        )
+    full = other.field_kind == "full" and other.coupling_kind == "full"
+    if other != layout and not full:
+        raise ValueError(
+            f"normalizer was built for h of kind {other.field_kind!r} and J of kind "
+            f"{other.coupling_kind!r}; the model has {layout.field_kind!r} and "
+            f"{layout.coupling_kind!r}"
+        )
+    return normalizer
+
+
+def _no_normalizer(layout: PottsLayout) -> str:
+    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
+    exact = ", normalizer='exact' (slow but possible here)" if is_possible(plan) else ""
+    return (
+        f"normalizer=None is exact only while it is affordable: this graph has elimination width "
+        f"{plan.width}, {plan.cost:.2g} table entries with {layout.n_states} states, the limit is "
+        f"{AFFORDABLE_ENTRIES:.2g}. Pass observed= (an anchored rule is then built from the data), "
+        f"normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...){exact}; to draw only, use "
+        ".dist(...)"
+    )
+
+
+def _with_known_shape(name: str, value: Any) -> Any:
+    """Write the lengths that named dimensions have now into the type of a symbolic parameter."""
+    if not isinstance(value, TensorVariable) or None not in value.type.shape:
+        return value
+    lengths = constant_fold(tuple(value.shape), raise_not_constant=False)
+    try:
+        return pt.specify_shape(value, tuple(_length(length) for length in lengths))
+    except MissingInputError as error:
+        raise ValueError(
+            f"{name} must have a known shape, got {value.type.shape}: use pt.specify_shape"
+        ) from error
+
+
+def _length(length: Any) -> int:
+    if isinstance(length, SharedVariable):
+        return int(length.get_value())
+    if isinstance(length, Constant):
+        return int(length.data)
+    if isinstance(length, Variable):
+        return int(length.eval(mode="FAST_COMPILE"))
+    return int(length)
+
+
+def _numbers(observed: Any) -> np.ndarray | None:
+    """Observed data as an array, where they are known."""
+    if observed is None:
+        return None
+    if isinstance(observed, SharedVariable):
+        return np.asarray(observed.get_value())
+    if isinstance(observed, Variable):
+        return np.asarray(observed.eval(mode="FAST_COMPILE"))
+    return np.ma.asarray(observed) if np.ma.isMaskedArray(observed) else np.asarray(observed)
+
+
+def _complete_rows(observed: np.ndarray, n_sites: int) -> np.ndarray:
+    """Rows without missing entries, (n, L)."""
+    rows = np.ma.asarray(observed).reshape(-1, n_sites)
+    return np.asarray(rows[~np.ma.getmaskarray(rows).any(axis=1)]).astype(np.int64)
+
+
+def _default_rule(layout: PottsLayout, observed: np.ndarray, h: Any, J: Any) -> GraphNormalizer:
+    # Imported here: anchoring is needed only where no exact sum is affordable.
+    from pymc_bayessum.graphs.default_anchors import default_rule
+
+    return default_rule(layout, observed, h, J)
+
+
+def _positive(sweeps: Any) -> int:
+    if isinstance(sweeps, bool) or not isinstance(sweeps, int | np.integer) or sweeps < 1:
+        raise ValueError(f"sweeps must be a positive integer, got {sweeps!r}")
+    return int(sweeps)
+
+
+def _as_parameter(name: str, value: Any) -> Any:
+    """Check a parameter given as numbers, and resolve the shape of a symbolic one."""
+    if value is None or isinstance(value, Variable):
+        return _with_known_shape(name, value)
+    numbers = np.asarray(value, dtype=float)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} must be finite, got {numbers[~np.isfinite(numbers)][0]}")
+    return numbers
+
+
+def _apply(h: Any, J: Any, op: PottsRV, rng: Any = None, size: Any = None) -> TensorVariable:
+    rng = pt.random.shared_rng(seed=None) if rng is None else rng
+    return op(h, J, rng=rng, size=size, return_next_rng=True)[1]
+
+
+class _GraphDistribution(Discrete):
+    """What Potts and Ising share: resolving the graph and the normaliser."""
+
+    rv_type: Any = None
+
+    def __new__(
+        cls, name: str, h: Any = None, J: Any = None, edges: Any = None, **kwargs: Any
+    ) -> Any:
+        """Add the distribution to the current model."""
+        observed = kwargs.get("observed")
+        data = _numbers(observed)
+        about = {key: kwargs.pop(key, None) for key in ("n_sites", "n_states", "coupling")}
+        layout, h, J = cls._layout(h, J, edges, observed=data, **about)
+        normalizer = _fit_normalizer(kwargs.pop("normalizer", None), layout)
+        if isinstance(normalizer, AnchoredRule) and data is not None:
+            _warn_of_noisy_curvature(name, normalizer)
+        if normalizer is None:
+            if data is None:
+                raise ValueError(f"{name}: {_no_normalizer(layout)}")
+            normalizer = _default_rule(layout, _complete_rows(data, layout.n_sites), h, J)
+        return super().__new__(
+            cls,
+            name,
+            None if layout.field_kind == "none" else h,
+            None if layout.coupling_kind == "none" else J,
+            layout.edges,
+            n_sites=layout.n_sites,
+            n_states=layout.n_states,
+            coupling=layout.coupling_kind,
+            normalizer=normalizer,
+            **kwargs,
+        )
+
+    @classmethod
+    def dist(
+        cls,
+        h: Any = None,
+        J: Any = None,
+        edges: Any = None,
+        *,
+        n_sites: int | None = None,
+        n_states: int | None = None,
+        coupling: Any = None,
+        normalizer: Any = None,
+        sweeps: int = SWEEPS,
+        **kwargs: Any,
+    ) -> Any:
+        """Create the distribution outside of a model; arguments as above without the name."""
+        layout, h, J = cls._layout(
+            h, J, edges, observed=None, n_sites=n_sites, n_states=n_states, coupling=coupling
+        )
+        op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), _positive(sweeps))
+        h, J = (pt.as_tensor_variable(floatX(part)) for part in (h, J))
+        return super().dist([h, J], op=op, **kwargs)
+
+    @classmethod
+    def _layout(cls, h: Any, J: Any, edges: Any, **about: Any) -> tuple[PottsLayout, Any, Any]:
+        if edges is None:
+            raise ValueError(
+                "edges must be given: (E, 2) integers, a networkx graph, or [] if none"
+            )
+        h, J = _as_parameter("h", h), _as_parameter("J", J)
+        if about.get("coupling") == "none":
+            about["coupling"] = None
+        if cls.rv_type is IsingRV:
+            if about.pop("n_states") not in (None, 2):
+                raise ValueError("n_states of an Ising model is 2")
+            return ising_layout(h, J, edges, **about)
+        return potts_layout(h, J, edges, **about)
+
+
+class Potts(_GraphDistribution):
+    r"""Potts model on any graph, with its normalising constant.
+
+    .. math::
+
+       p(x) = \frac{1}{Z} \exp\Big(\sum_i h_i(x_i) + \sum_{(i,j)} J_{ij}(x_i, x_j)\Big), \qquad
+       Z = \sum_{x} \exp\Big(\sum_i h_i(x_i) + \sum_{(i,j)} J_{ij}(x_i, x_j)\Big)
+
+    ========  ==========================================================================
+    Support   :math:`x \in \{0, \ldots, S-1\}^L`, one row an observation
+    logp      one number a row; log Z is computed once for each set of parameters
+    Draws     exact by elimination up to 10 million table entries; else Swendsen-Wang (with
+              Gibbs sweeps between) for couplings that reward agreement, else Gibbs
+    ========  ==========================================================================
+
+    Signs are plus throughout: a larger ``h[i, s]`` makes state ``s`` at site ``i`` more probable,
+    a positive coupling makes neighbours agree. An edge ``(i, j)`` is read as ``J[x_i, x_j]`` in
+    the orientation given; nothing is symmetrised. Adding a constant to a row of ``h``, or moving
+    a field between ``h`` and ``J``, does not change the model: fix it by the prior (or
+    ``pm.ZeroSumNormal``).
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable in the model (not in ``dist``).
+    h : tensor_like of float, optional
+        Fields, (L, S) or anything that broadcasts to it; ``(S,)`` is one field for all sites.
+        None is no field. Leading dimensions are a batch of models.
+    J : tensor_like of float
+        Couplings: a number (:math:`J [x_i = x_j]`), ``(E,)`` (one such number an edge), ``(S, S)``
+        or ``(E, S, S)``.
+    edges : array_like of int, shape (E, 2), or networkx.Graph
+        See :mod:`pymc_bayessum.graphs`; ``[]`` for independent sites.
+    n_sites, n_states : int, optional
+        Where the shapes of ``h``, ``J`` and ``observed`` do not tell.
+    coupling : {"scalar", "edge", "shared", "full"}, optional
+        Which of the four forms ``J`` has, for a batch of couplings whose shape leaves it open.
+    normalizer : None, "exact", or a rule
+        None: exact by elimination up to 2 million table entries (square lattices of width 9 with
+        3 states, 14 with 2), beyond that an anchored rule built from the observed data. "exact":
+        elimination up to 500 million entries. Or a `Rule` over rows of states, or what
+        `anchored_rule` and `potts_rule` return.
+    sweeps : int
+        Sweeps of each chain where draws are not exact; every draw is the end of its own chain.
+    **kwargs
+        ``observed`` (shape (n, L)), ``dims``, ``shape``, ... as in any PyMC distribution.
+
+    Examples
+    --------
+    Field and coupling of a lattice, from images:
+
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_bayessum as pbs
+    >>> images = np.random.default_rng(0).integers(0, 3, size=(5, 16))
+    >>> with pm.Model() as model:
+    ...     h = pm.ZeroSumNormal("h", shape=3)
+    ...     J = pm.Normal("J")
+    ...     x = pbs.Potts("x", h, J, edges=pbs.graphs.grid(4, 4), observed=images)
+    >>> independent = pbs.Potts.dist(np.log([[0.2, 0.8], [0.5, 0.5]]), edges=[])
+    >>> float(np.exp(pm.logp(independent, [1, 0]).eval()).round(3))
+    0.4
+    """
+
+    rv_type = PottsRV
+    rv_op = staticmethod(_apply)
+
+
+class Ising(_GraphDistribution):
+    r"""Ising model on any graph, with its normalising constant.
+
+    .. math::
+
+       p(x) = \frac{1}{Z} \exp\Big(\sum_i h_i x_i + \sum_{(i,j)} J_{ij} x_i x_j\Big), \qquad
+       x \in \{-1, +1\}^L
+
+    It is the Potts model of two states with :math:`h_i(\pm 1) = \pm h_i` and coupling
+    :math:`2 J_{ij} [x_i = x_j]`, up to a constant; all that is said of `Potts` holds.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable in the model (not in ``dist``).
+    h : tensor_like of float, optional
+        Fields: a number or ``(L,)``; None is no field. Leading dimensions are a batch of models.
+    J : tensor_like of float
+        Couplings: a number or ``(E,)``.
+    edges : array_like of int, shape (E, 2), or networkx.Graph
+        See :mod:`pymc_bayessum.graphs`; ``[]`` for independent sites.
+    n_sites : int, optional
+        Where the shapes of ``h`` and ``observed`` do not tell.
+    coupling : {"scalar", "edge"}, optional
+        Which form ``J`` has, for a batch of couplings whose shape leaves it open.
+    normalizer, sweeps, **kwargs
+        As for `Potts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_bayessum as pbs
+    >>> pair = pbs.Ising.dist(h=0.0, J=0.5, edges=[(0, 1)])
+    >>> float(pm.logp(pair, [1, 1]).exp().eval().round(3))
+    0.366
+    """
+
+    rv_type = IsingRV
+    rv_op = staticmethod(_apply)

@@ -1,0 +1,640 @@
+"""Parameters and sufficient statistics of Potts and Ising models, shared by every normaliser.
+
+The model is ``p(x) ~ exp(E(x))`` with the plus sign throughout,
+
+    ``E(x) = sum_i h[i, x_i] + sum_(i, j) J_ij[x_i, x_j]``,
+
+and an edge ``(i, j)`` is read in the orientation given: ``J_ij[x_i, x_j]``; nothing is
+symmetrised. It is an exponential family, ``E(x) = theta . phi(x)``, and how long ``theta`` is
+depends on how ``h`` and ``J`` were given: a shared field and one coupling on a lattice of any size
+have ``S + 1`` parameters. A :class:`PottsLayout` remembers the kinds and translates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import networkx as nx
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_bayessum.graphs.layouts import as_edges
+
+__all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "potts_layout"]
+
+FieldKind = Literal["none", "scalar", "shared", "full"]
+CouplingKind = Literal["none", "scalar", "edge", "shared", "full"]
+
+_SPIN_SIGNS = np.array([-1.0, 1.0])
+_SPIN_PRODUCTS = np.array([[1.0, -1.0], [-1.0, 1.0]])
+
+
+@runtime_checkable
+class GraphNormalizer(Protocol):
+    """What every normaliser of a graph model offers, exact or not."""
+
+    @property
+    def layout(self) -> PottsLayout:
+        """The model it normalises."""
+
+    @property
+    def predicted_error(self) -> float:
+        """Predicted standard error of log Z within its reach; zero when exact."""
+
+    @property
+    def reach(self) -> str:
+        """One line: for which parameters it answers, and up to where."""
+
+    def log_z(self, h: Any, J: Any) -> Variable:
+        """Symbolic log Z, one for each leading batch index of the parameters."""
+
+    def log_z_sd(self, h: Any, J: Any) -> Variable:
+        """Symbolic predicted standard error of log Z at these parameters."""
+
+    def report(self) -> dict[str, Any]:
+        """Tell what there is to know before trusting it, as plain values."""
+
+
+def _namespace(*arrays: Any) -> Any:
+    return pt if any(isinstance(array, Variable) for array in arrays) else np
+
+
+def _as_array(value: Any) -> Any:
+    return value if isinstance(value, Variable) else np.asarray(value, dtype=float)
+
+
+@dataclass(frozen=True, eq=False)
+class PottsLayout:
+    """Shapes of a Potts or Ising model and the map from parameters to energies.
+
+    Parameters
+    ----------
+    n_sites : int
+        Number of sites, ``L``.
+    n_states : int
+        Number of states, ``S`` (two for spins).
+    edges : ndarray of int, shape (E, 2)
+    field_kind : {"none", "scalar", "shared", "full"}
+        ``h`` is absent, ``()`` (spins only), ``(S,)``, or ``(L, S)`` (``(L,)`` for spins).
+    coupling_kind : {"none", "scalar", "edge", "shared", "full"}
+        ``J`` is absent, ``()``: ``J * [x_i = x_j]`` (``J * x_i * x_j`` for spins), ``(E,)``: one
+        such number an edge, ``(S, S)`` or ``(E, S, S)`` (the last two not for spins).
+    spins : bool
+        States are written -1 and +1 instead of 0 and 1, and ``E(x) = sum h_i x_i + sum J_ij x_i
+        x_j``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> from pymc_bayessum.graphs.statistics import PottsLayout
+    >>> layout = PottsLayout(4, 3, graphs.grid(2, 2), "shared", "scalar")
+    >>> layout.statistics(np.array([[0, 0, 1, 2]])).tolist()
+    [[2.0, 1.0, 1.0, 1.0]]
+    >>> layout.energy(np.array([[0, 0, 1, 2]]), np.array([0.0, 0.5, 1.0]), 0.3).tolist()
+    [1.8]
+    """
+
+    n_sites: int
+    n_states: int
+    edges: np.ndarray = field(repr=False)
+    field_kind: FieldKind
+    coupling_kind: CouplingKind
+    spins: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the kinds and freeze the edges."""
+        edges = as_edges(self.edges, self.n_sites)
+        edges.setflags(write=False)
+        object.__setattr__(self, "edges", edges)
+        fields = ("none", "scalar", "full") if self.spins else ("none", "shared", "full")
+        couplings = ("none", "scalar", "edge") + (() if self.spins else ("shared", "full"))
+        if self.field_kind not in fields:
+            raise ValueError(f"field_kind must be one of {fields}, got {self.field_kind!r}")
+        if self.coupling_kind not in couplings:
+            raise ValueError(
+                f"coupling_kind must be one of {couplings}, got {self.coupling_kind!r}"
+            )
+        if self.spins and self.n_states != 2:
+            raise ValueError(f"n_states must be 2 for spins, got {self.n_states}")
+        if self.n_sites < 1 or self.n_states < 1:
+            raise ValueError(
+                f"n_sites and n_states must be positive, got {self.n_sites}, {self.n_states}"
+            )
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        kinds = self.field_kind, self.coupling_kind, self.spins
+        return self.n_sites, self.n_states, *kinds, self.edges.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare sizes, kinds and edges."""
+        return isinstance(other, PottsLayout) and self._key == other._key
+
+    def __hash__(self) -> int:
+        """Hash of sizes, kinds and edges."""
+        return hash(self._key)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, ``E``."""
+        return len(self.edges)
+
+    @property
+    def field_shape(self) -> tuple[int, ...]:
+        """Shape of one ``h`` of this kind."""
+        full = (self.n_sites,) if self.spins else (self.n_sites, self.n_states)
+        return {"none": (), "scalar": (), "shared": (self.n_states,), "full": full}[self.field_kind]
+
+    @property
+    def coupling_shape(self) -> tuple[int, ...]:
+        """Shape of one ``J`` of this kind."""
+        pair = (self.n_states, self.n_states)
+        shapes: dict[str, tuple[int, ...]] = {
+            "none": (),
+            "scalar": (),
+            "edge": (self.n_edges,),
+            "shared": pair,
+            "full": (self.n_edges, *pair),
+        }
+        return shapes[self.coupling_kind]
+
+    @property
+    def n_field(self) -> int:
+        """Length of the field part of ``theta``."""
+        return 0 if self.field_kind == "none" else int(np.prod(self.field_shape))
+
+    @property
+    def n_coupling(self) -> int:
+        """Length of the coupling part of ``theta``."""
+        return 0 if self.coupling_kind == "none" else int(np.prod(self.coupling_shape))
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of ``theta`` and of ``phi(x)``."""
+        return self.n_field + self.n_coupling
+
+    def encode(self, x: Any) -> Any:
+        """Observed values to states 0 .. S-1 (spins -1, +1 to 0, 1); no range check."""
+        return (x + 1) // 2 if self.spins else x
+
+    def decode(self, states: Any) -> Any:
+        """States 0 .. S-1 to observed values (spins: 0, 1 to -1, +1)."""
+        return 2 * states - 1 if self.spins else states
+
+    def valid(self, x: Any) -> Any:
+        """Whether each row holds allowed values only, shape ``x.shape[:-1]``; NumPy or symbolic."""
+        xp = _namespace(x)
+        if self.spins:
+            return xp.all(xp.eq(abs(x), 1) if xp is pt else np.abs(x) == 1, axis=-1)
+        return xp.all((x >= 0) & (x < self.n_states), axis=-1)
+
+    def _states(self, x: Any) -> np.ndarray:
+        values = np.asarray(x)
+        if values.ndim != 2 or values.shape[1] != self.n_sites:
+            raise ValueError(f"x must have shape (N, {self.n_sites}), got {values.shape}")
+        if values.dtype.kind not in "iu":
+            raise TypeError(f"x must be integers, got an array of {values.dtype}")
+        if not self.valid(values).all():
+            allowed = "-1 and +1" if self.spins else f"0 .. {self.n_states - 1}"
+            raise ValueError(f"x holds states out of range, allowed: {allowed}")
+        return self.encode(values)
+
+    def statistics(self, x: Any) -> np.ndarray:
+        """Sufficient statistics, so that the energy is ``phi(x) @ theta``.
+
+        Parameters
+        ----------
+        x : array_like of int, shape (N, L)
+            Rows of states (spins for Ising).
+
+        Returns
+        -------
+        ndarray, shape (N, d)
+            First what multiplies ``h`` (raveled), then what multiplies ``J`` (raveled).
+        """
+        states = self._states(x)
+        return np.concatenate(
+            [self._field_statistics(states), self._coupling_statistics(states)], axis=1
+        )
+
+    def mean_statistics(self, x: Any, weights: Any = None) -> np.ndarray:
+        """Average of :meth:`statistics` over rows, without holding all of them at once.
+
+        Parameters
+        ----------
+        x : array_like of int, shape (N, L)
+        weights : array_like, shape (N,), optional
+            Weights of the rows, used as given; ``1/N`` each by default.
+
+        Returns
+        -------
+        ndarray, shape (d,)
+        """
+        states = self._states(x)
+        n_rows = len(states)
+        share = np.full(n_rows, 1.0 / n_rows) if weights is None else np.asarray(weights, float)
+        block = max(1, 4_000_000 // max(1, self.n_parameters, self.n_sites, self.n_edges))
+        total = np.zeros(self.n_parameters)
+        for start in range(0, n_rows, block):
+            rows = slice(start, start + block)
+            total[: self.n_field] += share[rows] @ self._field_statistics(states[rows])
+            total[self.n_field :] += share[rows] @ self._coupling_statistics(states[rows])
+        return total
+
+    def _field_statistics(self, states: np.ndarray) -> np.ndarray:
+        n_rows = len(states)
+        if self.field_kind == "none":
+            return np.zeros((n_rows, 0))
+        if self.field_kind == "scalar":
+            return self.decode(states).sum(axis=1, keepdims=True).astype(float)
+        if self.field_kind == "shared":
+            counts = [(states == state).sum(axis=1) for state in range(self.n_states)]
+            return np.stack(counts, axis=1).astype(float)
+        if self.spins:
+            return self.decode(states).astype(float)
+        return _one_hot(states, self.n_states)
+
+    def _coupling_statistics(self, states: np.ndarray) -> np.ndarray:
+        if self.coupling_kind == "none":
+            return np.zeros((len(states), 0))
+        first, second = states[:, self.edges[:, 0]], states[:, self.edges[:, 1]]
+        if self.coupling_kind in ("scalar", "edge"):
+            agree = self.decode((first == second).astype(np.int64))
+            agree = agree.sum(axis=1, keepdims=True) if self.coupling_kind == "scalar" else agree
+            return agree.astype(float)
+        pair = first * self.n_states + second
+        if self.coupling_kind == "full":
+            return _one_hot(pair, self.n_states**2)
+        counts = [(pair == state).sum(axis=1) for state in range(self.n_states**2)]
+        return np.stack(counts, axis=1).astype(float)
+
+    def flatten(self, h: Any, J: Any) -> Any:
+        """Stack ``h`` and ``J`` into ``theta``, shape ``(..., d)``; NumPy or symbolic.
+
+        Parameters
+        ----------
+        h, J : array_like or TensorVariable
+            Of this layout's shapes, with optional leading batch dimensions. Absent ones (kind
+            "none") are ignored.
+        """
+        xp = _namespace(h, J)
+        parts = []
+        for value, shape, size in (
+            (h, self.field_shape, self.n_field),
+            (J, self.coupling_shape, self.n_coupling),
+        ):
+            if size:
+                array = _as_array(value)
+                parts.append(_ravel(xp, array, len(shape), size))
+        if not parts:
+            return xp.zeros((0,))
+        if any(part.ndim > 1 for part in parts):
+            parts = _match_batch(xp, parts)
+        return xp.concatenate(parts, axis=-1)
+
+    def unflatten(self, theta: Any) -> tuple[Any, Any]:
+        """Split ``theta`` (shape ``(..., d)``) into ``h`` and ``J``; absent ones come back as 0."""
+        batch = [theta.shape[axis] for axis in range(theta.ndim - 1)]
+        h: Any = 0.0
+        J: Any = 0.0
+        if self.field_kind != "none":
+            h = theta[..., : self.n_field].reshape((*batch, *self.field_shape))
+        if self.coupling_kind != "none":
+            J = theta[..., self.n_field :].reshape((*batch, *self.coupling_shape))
+        return h, J
+
+    def expand(self, h: Any, J: Any) -> tuple[Any, Any]:
+        """Write parameters out in full: ``(..., L, S)`` and ``(..., E, S, S)``.
+
+        For spins the states 0, 1 stand for -1, +1, so any method for Potts models applies.
+        """
+        return self.expand_field(h), self.expand_coupling(J)
+
+    def expand_field(self, h: Any) -> Any:
+        """``h`` in full, ``(..., L, S)``; NumPy or symbolic."""
+        if self.field_kind == "none":
+            return np.zeros((self.n_sites, self.n_states))
+        xp = _namespace(h)
+        values = _as_array(h)
+        if self.spins:
+            if self.field_kind == "scalar":
+                values = values[..., None] * np.ones(self.n_sites)
+            return values[..., None] * _SPIN_SIGNS
+        if self.field_kind == "shared":
+            return values[..., None, :] * xp.ones((self.n_sites, 1))
+        return values
+
+    def expand_coupling(self, J: Any) -> Any:
+        """``J`` in full, ``(..., E, S, S)``; NumPy or symbolic."""
+        pair = _SPIN_PRODUCTS if self.spins else np.eye(self.n_states)
+        if self.coupling_kind == "none":
+            return np.zeros((self.n_edges, self.n_states, self.n_states))
+        values = _as_array(J)
+        if self.coupling_kind == "full":
+            return values
+        if self.coupling_kind == "edge":
+            return values[..., None, None] * pair
+        if self.coupling_kind == "scalar":
+            return values[..., None, None, None] * np.broadcast_to(
+                pair, (self.n_edges, *pair.shape)
+            )
+        return values[..., None, :, :] * np.ones((self.n_edges, 1, 1))
+
+    def energy(self, x: Any, h: Any, J: Any) -> np.ndarray:
+        """Energies ``E(x)`` of rows of states for numeric parameters.
+
+        Parameters
+        ----------
+        x : array_like of int, shape (N, L)
+        h, J : array_like
+            Of this layout's shapes, no batch dimensions.
+
+        Returns
+        -------
+        ndarray, shape (N,)
+        """
+        states = self._states(x)
+        if self.n_parameters <= 64:
+            return self.statistics(x) @ self.flatten(h, J)
+        fields, couplings = self.expand(h, J)
+        site = fields[np.arange(self.n_sites), states].sum(axis=1)
+        first, second = states[:, self.edges[:, 0]], states[:, self.edges[:, 1]]
+        return site + couplings[np.arange(self.n_edges), first, second].sum(axis=1)
+
+
+def _one_hot(index: np.ndarray, size: int) -> np.ndarray:
+    n_rows, n_columns = index.shape
+    indicator = np.zeros((n_rows, n_columns * size))
+    indicator[np.arange(n_rows)[:, None], np.arange(n_columns) * size + index] = 1.0
+    return indicator
+
+
+def _ravel(xp: Any, array: Any, n_core: int, size: int) -> Any:
+    batch = [array.shape[axis] for axis in range(array.ndim - n_core)]
+    return xp.reshape(array, (*batch, size))
+
+
+def _match_batch(xp: Any, parts: list[Any]) -> list[Any]:
+    """Broadcast the leading dimensions of the parts against each other."""
+    if xp is pt:
+        batch = pt.broadcast_shape(*[part[..., 0] for part in parts])
+    else:
+        batch = np.broadcast_shapes(*[part.shape[:-1] for part in parts])
+    return [xp.broadcast_to(part, (*batch, part.shape[-1])) for part in parts]
+
+
+def _static_shape(value: Any) -> tuple[int | None, ...]:
+    return tuple(value.type.shape) if isinstance(value, Variable) else np.shape(value)
+
+
+def _fits(shape: tuple[int | None, ...], core: tuple[int, ...]) -> bool:
+    """Whether the trailing dimensions agree with ``core``, unknown ones with anything."""
+    if len(shape) < len(core):
+        return False
+    tail = shape[len(shape) - len(core) :]
+    return all(got is None or got == want for got, want in zip(tail, core, strict=True))
+
+
+def _agreed(name: str, candidates: dict[str, int | None]) -> int | None:
+    """Return the one number all sources give; raise where two of them disagree."""
+    known = {source: count for source, count in candidates.items() if count is not None}
+    if len(set(known.values())) > 1:
+        said = ", ".join(f"{count} from {source}" for source, count in known.items())
+        raise ValueError(f"{name} is not consistent: {said}")
+    return next(iter(known.values()), None)
+
+
+def _count_sites(edges: Any, candidates: dict[str, int | None], single_row: bool = False) -> int:
+    if isinstance(edges, nx.Graph):
+        candidates = candidates | {"edges (a networkx graph)": len(edges)}
+    n_sites = _agreed("n_sites", candidates)
+    if n_sites is not None:
+        return n_sites
+    pairs = as_edges(edges)
+    if not len(pairs) and single_row:
+        return 1
+    if not len(pairs):
+        raise ValueError("n_sites cannot be told from an empty graph: pass n_sites=")
+    return int(pairs.max()) + 1
+
+
+def _row_length(observed: Any) -> int | None:
+    if observed is None:
+        return None
+    shape = _static_shape(observed)
+    if len(shape) < 1:
+        raise ValueError("observed must have the sites on its last axis, got a scalar")
+    return shape[-1]
+
+
+def _coupling_of(
+    J: Any,
+    cores: dict[CouplingKind, tuple[int, ...]],
+    batch: tuple[int | None, ...],
+    kind: CouplingKind | None,
+) -> CouplingKind:
+    """Tell the kind of ``J`` from its shape, or check the one asked for."""
+    shape = _static_shape(J)
+    if kind is not None:
+        if kind not in cores:
+            raise ValueError(f"coupling must be one of {tuple(cores)}, got {kind!r}")
+        if not _fits(shape, cores[kind]):
+            raise ValueError(f"J of kind {kind!r} must end in shape {cores[kind]}, got {shape}")
+        return kind
+    for name, core in cores.items():
+        if len(shape) == len(core) and _fits(shape, core):
+            return name
+    # A batch is recognised when the leading dimensions are those of h.
+    for name, core in cores.items():
+        lead = shape[: len(shape) - len(core)]
+        if len(shape) > len(core) and _fits(shape, core) and _broadcast(lead, batch):
+            return name
+    if len(shape) > max(len(core) for core in cores.values()):
+        name = list(cores)[-1]
+        if _fits(shape, cores[name]):
+            return name
+    allowed = ", ".join(str(core) for core in cores.values())
+    raise ValueError(
+        f"J must have one of the shapes {allowed} (with {cores['edge'][0]} edges), got {shape}; "
+        "for a batch of parameters say which with coupling='scalar', 'edge', 'shared' or 'full'"
+    )
+
+
+def _broadcast(lead: tuple[int | None, ...], batch: tuple[int | None, ...]) -> bool:
+    if not batch or len(lead) > len(batch):
+        return False
+    tail = batch[len(batch) - len(lead) :]
+    return all(
+        got in (None, 1) or want in (None, 1) or got == want
+        for got, want in zip(lead, tail, strict=True)
+    )
+
+
+def potts_layout(
+    h: Any,
+    J: Any,
+    edges: Any,
+    *,
+    n_sites: int | None = None,
+    n_states: int | None = None,
+    observed: Any = None,
+    coupling: CouplingKind | None = None,
+) -> tuple[PottsLayout, Any, Any]:
+    """Work out the layout of a Potts model from the parameters as a user gives them.
+
+    Parameters
+    ----------
+    h : array_like, TensorVariable or None
+        Anything that broadcasts to ``(L, S)``: ``(L, S)``, ``(1, S)`` or ``(S,)`` (one field for
+        all sites), ``(L, 1)`` or a number (no effect on probabilities), or None (no field). More
+        leading dimensions are a batch.
+    J : array_like, TensorVariable or None
+        ``()``, ``(E,)``, ``(S, S)`` or ``(E, S, S)``; where two of them fit, the one with as many
+        dimensions as given. Leading batch dimensions are recognised when they are those of ``h``,
+        otherwise name the kind with ``coupling``.
+    edges : array_like of int, shape (E, 2), or networkx.Graph
+    n_sites, n_states : int, optional
+        Needed only where the shapes of ``h``, ``J``, ``observed`` and ``edges`` do not tell.
+    observed : array_like, shape (..., L), optional
+        Data, only its shape is used.
+    coupling : {"scalar", "edge", "shared", "full"}, optional
+        Kind of ``J``.
+
+    Returns
+    -------
+    layout : PottsLayout
+    h, J : ndarray or TensorVariable
+        The parameters in the layout's shapes (0.0 where absent).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> from pymc_bayessum.graphs.statistics import potts_layout
+    >>> layout, h, J = potts_layout(np.zeros((1, 3)), 0.4, graphs.grid(4, 4))
+    >>> layout.n_sites, layout.field_kind, layout.coupling_kind, layout.n_parameters
+    (16, 'shared', 'scalar', 4)
+    """
+    h = None if h is None else _as_array(h)
+    J = None if J is None else _as_array(J)
+    h_shape = () if h is None else _static_shape(h)
+    J_shape = () if J is None else _static_shape(J)
+    rows = h_shape[-2] if len(h_shape) >= 2 and h_shape[-2] != 1 else None
+    # A field of one row is that of all sites, or of the only one where nothing says otherwise.
+    single_row = len(h_shape) >= 2 and rows is None
+    length = _row_length(observed)
+    known = {"n_sites": n_sites, "h": rows, "observed": length}
+    sites = _count_sites(edges, known, single_row)
+    pairs = as_edges(edges, sites)
+
+    columns = h_shape[-1] if len(h_shape) >= 1 and h_shape[-1] != 1 else None
+    matrix = coupling in ("shared", "full") or (coupling is None and len(J_shape) >= 2)
+    by_coupling = None
+    if matrix and len(J_shape) >= 2 and J_shape[-1] == J_shape[-2]:
+        by_coupling = J_shape[-1]
+    states = _agreed("n_states", {"n_states": n_states, "h": columns})
+    states = by_coupling if states is None else states
+    if states is None:
+        raise ValueError("n_states cannot be told from the shapes of h and J: pass n_states=")
+
+    if h is None:
+        field_kind: FieldKind = "none"
+        h = np.zeros(())
+    elif len(h_shape) >= 2 and h_shape[-2] != 1:
+        field_kind = "full"
+        h = h * np.ones(states) if h_shape[-1] == 1 and states != 1 else h
+    else:
+        field_kind = "shared"
+        h = h[..., 0, :] if len(h_shape) >= 2 else h
+        h = h * np.ones(states) if not h_shape or (h_shape[-1] == 1 and states != 1) else h
+    batch = _static_shape(h)[: -{"none": 1, "shared": 1, "full": 2}[field_kind]]
+    batch = () if field_kind == "none" else batch
+
+    pair = (states, states)
+    cores: dict[CouplingKind, tuple[int, ...]] = {
+        "scalar": (),
+        "edge": (len(pairs),),
+        "shared": pair,
+        "full": (len(pairs), *pair),
+    }
+    J, coupling_kind = _canonical_coupling(J, cores, batch, coupling)
+    return PottsLayout(sites, states, pairs, field_kind, coupling_kind), h, J
+
+
+def _canonical_coupling(
+    J: Any,
+    cores: dict[CouplingKind, tuple[int, ...]],
+    batch: tuple[int | None, ...],
+    kind: CouplingKind | None,
+) -> tuple[Any, CouplingKind]:
+    n_edges = cores["edge"][0]
+    if J is None:
+        if n_edges:
+            raise ValueError(f"J must be given for a graph with {n_edges} edges, got None")
+        return np.zeros(()), "none"
+    shape = _static_shape(J)
+    if kind is None and shape == (1,) and n_edges != 1:
+        J = J[0]
+    if kind is None and len(shape) == 3 and shape[0] == 1 and n_edges != 1 and "shared" in cores:
+        J = J[0]
+    return J, _coupling_of(J, cores, batch, kind)
+
+
+def ising_layout(
+    h: Any,
+    J: Any,
+    edges: Any,
+    *,
+    n_sites: int | None = None,
+    observed: Any = None,
+    coupling: CouplingKind | None = None,
+) -> tuple[PottsLayout, Any, Any]:
+    """Work out the layout of an Ising model: spins -1/+1, ``E = sum h_i x_i + sum J_ij x_i x_j``.
+
+    Parameters
+    ----------
+    h : array_like, TensorVariable or None
+        A number (one field), ``(L,)`` or None; more leading dimensions are a batch.
+    J : array_like, TensorVariable or None
+        A number or ``(E,)``; a batch as for :func:`potts_layout`.
+    edges, n_sites, observed, coupling
+        As for :func:`potts_layout`.
+
+    Returns
+    -------
+    layout : PottsLayout
+    h, J : ndarray or TensorVariable
+
+    Examples
+    --------
+    >>> from pymc_bayessum import graphs
+    >>> from pymc_bayessum.graphs.statistics import ising_layout
+    >>> layout, h, J = ising_layout(0.1, 0.4, graphs.ring(5))
+    >>> layout.n_parameters, layout.statistics([[1, 1, -1, -1, 1]]).tolist()
+    (2, [[1.0, 1.0]])
+    """
+    h = None if h is None else _as_array(h)
+    J = None if J is None else _as_array(J)
+    h_shape = () if h is None else _static_shape(h)
+    rows = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
+    length = _row_length(observed)
+    sites = _count_sites(edges, {"n_sites": n_sites, "h": rows, "observed": length})
+    pairs = as_edges(edges, sites)
+    batch: tuple[int | None, ...] = ()
+    if h is None:
+        field_kind: FieldKind = "none"
+        h = np.zeros(())
+    elif rows is None and not (h_shape and sites == 1):
+        field_kind = "scalar"
+        h = h[..., 0] if h_shape else h
+        batch = h_shape[:-1]
+    else:
+        field_kind = "full"
+        batch = h_shape[:-1]
+    cores: dict[CouplingKind, tuple[int, ...]] = {"scalar": (), "edge": (len(pairs),)}
+    J, coupling_kind = _canonical_coupling(J, cores, batch, coupling)
+    return PottsLayout(sites, 2, pairs, field_kind, coupling_kind, spins=True), h, J

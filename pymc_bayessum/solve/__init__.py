@@ -1,0 +1,1 @@
+"""How K⁻¹v is found: dense, in closed form, banded, or through features."""

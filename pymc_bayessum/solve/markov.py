@@ -1,0 +1,452 @@
+r"""Natural splines and Matérn kernels on the line in O(N): rules with thousands of nodes.
+
+Both kernels belong to processes f that solve :math:`(D + \lambda)^n f = \text{white noise}` in
+t(x): the order-fold integrated Brownian motion with n = order + 1, rate zero and a free
+polynomial, and the stationary Matérn process with n = nu + 1/2. Write g = exp(lambda t) f. Every
+n-th divided difference of g at neighbouring nodes is an integral of white noise against one
+B-spline of degree n - 1 (C. de Boor, A Practical Guide to Splines, 1978; for the rate zero this is
+C. Reinsch's form of the smoothing spline). So with T the matrix of these differences,
+
+    M = T K T'    is banded, and its entries are integrals of products of B-splines,
+
+positive and computed without cancellation, and its condition number does not grow with N, while
+that of K does, beyond what double precision bears.
+
+The sum S over the integers is split in the same way. Between nodes f(x) is first interpolated by
+the n nodes around x, which gives local weights w0; what is left, f(x) less its interpolant, is
+again a divided difference, an integral of white noise against a B-spline with the extra knot x.
+With kappa the covariances of these remainders with the differences T y,
+
+    w = w0 + T' M^-1 kappa,
+
+and the variance is the squared norm of what remains of the sum's noise integrand, so it cannot be
+negative. Nothing is ever subtracted that is large against its result.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
+
+from pymc_bayessum.kernels import IntegratedBrownian, Kernel, Matern
+from pymc_bayessum.measures import Counting, IntegerMeasure
+from pymc_bayessum.solve.brownian import listed_masses
+from pymc_bayessum.solve.panels import (
+    Frame,
+    Remainder,
+    discrete_gauss,
+    extra_points,
+    gauss_from_recurrence,
+    panel_count,
+)
+
+__all__ = ["MarkovGram", "MarkovProcess", "markov_process", "markov_weights"]
+
+#: More panels than this are not worth it: the Gram matrix is then well-conditioned anyway.
+PANEL_LIMIT = 40_000
+
+#: Points that stand for the integers of one panel when only the variance is asked for. Its
+#: integrand has a kink at each of them, which costs a relative (1 / points)^(2 n).
+VARIANCE_POINTS = {1: 48, 2: 12}
+
+
+@dataclass(frozen=True)
+class MarkovProcess:
+    """The process f with (D + rate)^n f = sqrt(intensity) * white noise in t = warp(x).
+
+    Parameters
+    ----------
+    n : int
+        Order of the differential operator.
+    rate : float
+        Decay; zero for integrated Brownian motion.
+    intensity : float
+        Of the noise.
+    warp, unwarp : callable
+        The increasing map from x to t and its inverse, the latter ``None`` when unknown.
+    is_linear : bool
+        Whether the map is linear.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import IntegratedBrownian
+    >>> markov_process(IntegratedBrownian(2)).n
+    3
+    """
+
+    n: int
+    rate: float
+    intensity: float
+    warp: Callable[[np.ndarray], np.ndarray] = field(repr=False)
+    unwarp: Callable[[np.ndarray], np.ndarray] | None = field(repr=False)
+    is_linear: bool = True
+
+    @property
+    def is_free(self) -> bool:
+        """Whether polynomials of degree n - 1 are left free (the process has no start)."""
+        return self.rate == 0.0
+
+    @property
+    def state_covariance(self) -> np.ndarray:
+        """Stationary covariance of (D + rate)^j f, j < n: a scaled Pascal matrix, shape (n, n)."""
+        m = self.n - 1
+        j = np.arange(self.n)
+        up = 2 * m - j[:, None] - j
+        binomial = np.array([[math.comb(2 * m - a - b, m - a) for b in j] for a in j], dtype=float)
+        return self.intensity * binomial / (2.0 * self.rate) ** (up + 1)
+
+
+def markov_process(kernel: Kernel) -> MarkovProcess | None:
+    """Return the process a kernel belongs to, ``None`` when it has no such form.
+
+    Parameters
+    ----------
+    kernel : Kernel
+
+    Examples
+    --------
+    >>> from pymc_bayessum.kernels import Matern, Polynomial
+    >>> markov_process(Matern(2.5, 1.0)).n, markov_process(Polynomial(2))
+    (3, None)
+    """
+    if isinstance(kernel, IntegratedBrownian):
+        scale = kernel.scale
+        return MarkovProcess(
+            kernel.order + 1, 0.0, 1.0, lambda x: np.asarray(x, float) / scale, lambda t: t * scale
+        )
+    if isinstance(kernel, Matern):
+        n = round(kernel.nu + 0.5)
+        intensity = (2.0 * kernel.rate) ** (2 * n - 1) / math.comb(2 * n - 2, n - 1)
+        unwarp: Callable[[np.ndarray], np.ndarray] | None = None
+        if kernel.transform is None:
+            unwarp = np.asarray
+        elif kernel.transform == "sqrt":
+            unwarp = lambda t: np.square(0.5 * np.asarray(t))  # noqa: E731
+        linear = kernel.transform is None
+        return MarkovProcess(n, kernel.rate, intensity, kernel.warp, unwarp, linear)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovGram:
+    """A Gram matrix held as M = T K T', banded, in the differences T of sorted nodes.
+
+    Parameters
+    ----------
+    order : ndarray of shape (N,)
+        Positions of the nodes in rising order.
+    differences : ndarray of shape (N, n + 1)
+        Row i holds the coefficients of node i - n, ..., i in the i-th difference.
+    factor : ndarray
+        Banded Cholesky factor (lower form) of M on the rows from ``first`` on.
+    first : int
+        n where polynomials are free, since the first n differences then say nothing; else 0.
+    jitter : float
+        Added to the diagonal of K.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.kernels import Matern
+    >>> kernel, nodes = Matern(2.5, 4.0), np.arange(5)
+    >>> gram = MarkovGram.of_nodes(markov_process(kernel), nodes)
+    >>> y = np.array([1.0, 0.0, 2.0, 1.0, 3.0])
+    >>> exact = y @ np.linalg.solve(kernel(nodes, nodes), y)
+    >>> bool(abs(gram.quadratic_form(y) - exact) < 1e-9 * exact)
+    True
+    """
+
+    order: np.ndarray = field(repr=False)
+    differences: np.ndarray = field(repr=False)
+    factor: np.ndarray = field(repr=False)
+    first: int
+    jitter: float = 0.0
+
+    @classmethod
+    def of_nodes(
+        cls, process: MarkovProcess, nodes: np.ndarray, jitter: float = 0.0
+    ) -> "MarkovGram":
+        """Factorise on distinct nodes (at least n of them where polynomials are free)."""
+        order = np.argsort(nodes, kind="stable")
+        t = process.warp(nodes[order])
+        return cls._of_frame(Frame.of_nodes(process, t, t[0], t[-1]), order, jitter)
+
+    @staticmethod
+    def suits(process: MarkovProcess, nodes: np.ndarray) -> bool:
+        """Whether the transform increases along the nodes and few enough panels are needed."""
+        t = process.warp(np.sort(nodes))
+        rises = bool(np.isfinite(t).all() and (np.diff(t) > 0).all())
+        return rises and panel_count(process, t[0], t[-1], len(t)) <= PANEL_LIMIT
+
+    @classmethod
+    def _of_frame(cls, frame: Frame, order: np.ndarray, jitter: float) -> "MarkovGram":
+        n = frame.process.n
+        band = frame.noise_gram()
+        first = n if frame.process.is_free else 0
+        rows = frame.differences
+        if jitter:
+            band = np.vstack([band, np.zeros((1, len(order)))])
+            for gap in range(n + 1):
+                shared = rows[gap:, : n + 1 - gap] * rows[: len(rows) - gap, gap:]
+                band[gap, : len(rows) - gap] += jitter * shared.sum(axis=1)
+        band = band[:, first:]
+        factor = cholesky_banded(band, lower=True) if band.shape[1] else band
+        return cls(order, rows, factor, first, jitter)
+
+    @property
+    def n_informative(self) -> int:
+        """Number of nodes, less the dimension of the free polynomials."""
+        return len(self.order) - self.first
+
+    @property
+    def log_det(self) -> float:
+        """Logarithm of det(K + jitter * I).
+
+        With free polynomials, of the covariance of the differences, scaled so that the newest
+        node of each has coefficient one: comparable between kernels of one order only.
+        """
+        newest = np.abs(self.differences[self.first :, -1])
+        return 2.0 * float(np.log(self.factor[0]).sum() - np.log(newest).sum())
+
+    def difference(self, values: np.ndarray) -> np.ndarray:
+        """Return T y for values in rising node order, over the last axis, from row ``first`` on."""
+        width = self.differences.shape[1] - 1
+        padded = np.concatenate([np.zeros((*values.shape[:-1], width)), values], axis=-1)
+        count = values.shape[-1]
+        total = np.zeros_like(values)
+        for j in range(width + 1):
+            total += self.differences[:, j] * padded[..., j : j + count]
+        return total[..., self.first :]
+
+    def spread(self, vector: np.ndarray) -> np.ndarray:
+        """Return T' v in rising node order, for v of shape (N - first,)."""
+        count, width = len(self.order), self.differences.shape[1] - 1
+        total = np.zeros(count + width)
+        full = np.concatenate([np.zeros(self.first), vector])
+        for j in range(width + 1):
+            total[j : j + count] += self.differences[:, j] * full
+        return total[width:]
+
+    def solve_differences(self, vector: np.ndarray) -> np.ndarray:
+        """Return M^-1 v for v of shape (N - first, ...)."""
+        return cho_solve_banded((self.factor, True), vector) if len(vector) else vector
+
+    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
+        """Return y'K^-1 y over the last axis (what is left of it when polynomials are free)."""
+        return np.square(self.whiten(values)).sum(axis=-1)
+
+    def whiten(self, values: np.ndarray) -> np.ndarray:
+        """Return the differences of ``values`` over the last axis, made independent."""
+        z = self.difference(np.asarray(values, float)[..., self.order])
+        if not z.size:
+            return z
+        flat = z.reshape(-1, self.n_informative).T
+        band = (len(self.factor) - 1, 0)
+        return solve_banded(band, self.factor, flat).T.reshape(z.shape)
+
+
+def markov_weights(
+    process: MarkovProcess, nodes: np.ndarray, measure: IntegerMeasure, jitter: float = 0.0
+) -> dict[str, Any] | None:
+    """Weights, posterior variance and Gram matrix for a measure on the integers.
+
+    Parameters
+    ----------
+    process : MarkovProcess
+    nodes : ndarray of shape (N,)
+        Distinct integers; at least n of them where polynomials are free.
+    measure : IntegerMeasure
+    jitter : float
+        Noise variance of the values.
+
+    Returns
+    -------
+    dict or None
+        ``weights``, ``variance``, ``gram``; ``None`` where this way does not pay or does not
+        work: too many panels, or a transform that does not increase.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.kernels import IntegratedBrownian
+    >>> from pymc_bayessum.measures import Counting
+    >>> process = markov_process(IntegratedBrownian(1))
+    >>> rule = markov_weights(process, np.array([0, 1, 2, 4, 6, 8]), Counting(8))
+    >>> bool(abs(rule["weights"].sum() - 9.0) < 1e-12)
+    True
+    """
+    if process.is_free and len(nodes) < process.n:
+        raise ValueError(
+            f"nodes: a kernel with free polynomials of degree {process.n - 1} needs at least "
+            f"{process.n} nodes, got {len(nodes)}"
+        )
+    if not MarkovGram.suits(process, nodes):
+        return None
+    order = np.argsort(nodes, kind="stable")
+    x = nodes[order].astype(float)
+    t = process.warp(x)
+    atoms = Atoms.of_measure(process, measure, x)
+    if atoms is None:
+        return None
+    low, high = min(t[0], atoms.lowest), max(t[-1], atoms.highest)
+    if panel_count(process, low, high, len(t)) > PANEL_LIMIT:
+        return None
+    frame = Frame.of_nodes(process, t, low, high)
+    gram = MarkovGram._of_frame(frame, order, jitter)
+    points, masses = atoms.condensed(frame, _points_per_panel(frame))
+    remainder = Remainder.of_points(frame, points, masses)
+    local = atoms.at_nodes + remainder.local_weights
+    target = remainder.covariances()[gram.first :]
+    if jitter:
+        target = target - jitter * gram.difference(local)
+    solved = gram.solve_differences(target)
+    weights = np.empty(len(x))
+    weights[order] = local + gram.spread(solved)
+    coefficients = np.concatenate([np.zeros(gram.first), solved])
+    stand_ins = atoms.condensed(frame, VARIANCE_POINTS.get(process.n, 6))
+    remainder = remainder.with_points(*stand_ins)
+    variance = remainder.squared_norm(coefficients) + jitter * float(weights @ weights)
+    return {"weights": weights, "variance": variance, "gram": gram}
+
+
+def _points_per_panel(frame: Frame) -> int:
+    """Gauss points that sum products of integrands over the integers of a panel to rounding.
+
+    Between nodes the covariances are polynomials of degree 2 n - 1 in t, for which n points are
+    exact, times exponentials; a transform adds a slowly varying factor.
+    """
+    process = frame.process
+    widest = process.rate * float(np.max(frame.right - frame.left, initial=0.0))
+    # A few points more cost little and let short gaps keep their integers.
+    return max(process.n + extra_points(widest), 6)
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """The integers a sum runs over: either listed with their masses, or low..high of mass one.
+
+    Attributes
+    ----------
+    process : MarkovProcess
+    nodes : ndarray of shape (N,)
+        In rising order.
+    at_nodes : ndarray of shape (N,)
+        Masses of the nodes themselves.
+    x, mass : ndarray or None
+        The integers beside the nodes and their masses.
+    ends : tuple of float
+        Smallest and largest integer of the sum.
+    """
+
+    process: MarkovProcess
+    nodes: np.ndarray = field(repr=False)
+    at_nodes: np.ndarray = field(repr=False)
+    x: np.ndarray | None = field(repr=False)
+    mass: np.ndarray | None = field(repr=False)
+    ends: tuple[float, float]
+
+    @classmethod
+    def of_measure(
+        cls, process: MarkovProcess, measure: IntegerMeasure, nodes: np.ndarray
+    ) -> "Atoms | None":
+        """Collect what a measure sums over; ``None`` when there is too much of it."""
+        if isinstance(measure, Counting) and process.unwarp is not None:
+            ends = (0.0, float(measure.maximum))
+            return cls(process, nodes, np.ones(len(nodes)), None, None, ends)
+        listed = listed_masses(measure, int(nodes[-1]), growth=float(process.n - 1))
+        if listed is None:
+            return None
+        x, mass = listed[0].astype(float), np.exp(listed[1])
+        if not (np.diff(process.warp(x)) > 0).all():
+            return None
+        place = np.clip(np.searchsorted(nodes, x), 0, len(nodes) - 1)
+        is_node = nodes[place] == x
+        at_nodes = np.zeros(len(nodes))
+        at_nodes[place[is_node]] = mass[is_node]
+        keep = ~is_node & (mass > 0.0)
+        return cls(process, nodes, at_nodes, x[keep], mass[keep], (x[0], x[-1]))
+
+    @property
+    def lowest(self) -> float:
+        """Smallest integer of the sum, in t."""
+        return float(self.process.warp(np.array(self.ends[:1]))[0])
+
+    @property
+    def highest(self) -> float:
+        """Largest integer of the sum, in t."""
+        return float(self.process.warp(np.array(self.ends[1:]))[0])
+
+    def condensed(self, frame: Frame, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Replace the integers in each panel by at most ``count`` points: a discrete Gauss rule.
+
+        It is exact for polynomials of degree 2 count - 1 in t, or in x where t(x) is nearly a
+        polynomial itself. Panels with fewer integers keep them; empty places hold the panel's
+        middle with mass zero.
+
+        Returns
+        -------
+        points, masses : ndarray of shape (P, count)
+            Points in t.
+        """
+        middle = 0.5 * (frame.left + frame.right)
+        points = np.repeat(middle[:, None], count, axis=1)
+        masses = np.zeros((len(middle), count))
+        fill = self._fill_range if self.x is None else self._fill_listed
+        fill(frame, points, masses)
+        return points, masses
+
+    def _fill_range(self, frame: Frame, points: np.ndarray, masses: np.ndarray) -> None:
+        """Take unit masses on consecutive integers, whose orthogonal polynomials are known."""
+        assert self.process.unwarp is not None
+        low = np.floor(self.process.unwarp(frame.left)) + 1.0
+        high = np.floor(self.process.unwarp(frame.right))
+        # The map back need not return the integer it started from.
+        at = np.clip(frame.cell, 0, len(self.nodes) - 1)
+        low = np.where(frame.left == frame.t[at], self.nodes[at] + 1.0, low)
+        after = np.clip(frame.cell + 1, 0, len(self.nodes) - 1)
+        high = np.where(frame.right == frame.t[after], self.nodes[after] - 1.0, high)
+        low[0] = low[0] if frame.cell[0] >= 0 else self.ends[0]
+        high[-1] = high[-1] if frame.cell[-1] < len(self.nodes) - 1 else self.ends[1]
+        size = np.maximum(high - low + 1.0, 0.0).astype(int)
+        count = points.shape[1]
+        j = np.arange(count)
+        few = np.flatnonzero((size > 0) & (size <= count))
+        own = j < size[few, None]
+        listed = self._warped(np.minimum(low[few, None] + j, high[few, None]))
+        points[few] = np.where(own, listed, points[few])
+        masses[few] = own
+        # Where the transform bends sharply, as the root does near zero, sum in t itself.
+        steep = (size > count) & (high > 2.0 * low) & (not self.process.is_linear)
+        for p in np.flatnonzero(steep):
+            t = self.process.warp(np.arange(low[p], high[p] + 1.0))
+            points[p], masses[p] = discrete_gauss(t, np.ones(len(t)), count)
+        many = np.flatnonzero((size > count) & ~steep)
+        sizes, group = np.unique(size[many], return_inverse=True)
+        # Recurrence of the Gram polynomials, orthogonal on equally spaced points.
+        square = j[1:].astype(float) ** 2
+        beta = square * (sizes[:, None].astype(float) ** 2 - square) / (4.0 * (4.0 * square - 1.0))
+        offset, share = gauss_from_recurrence(np.zeros((len(sizes), count)), np.sqrt(beta))
+        points[many] = self._warped(0.5 * (low + high)[many, None] + offset[group])
+        masses[many] = size[many, None] * share[group]
+
+    def _warped(self, x: np.ndarray) -> np.ndarray:
+        return self.process.warp(x.ravel()).reshape(x.shape)
+
+    def _fill_listed(self, frame: Frame, points: np.ndarray, masses: np.ndarray) -> None:
+        """Take any masses, their Gauss rule by the Lanczos process, panel by panel."""
+        assert self.x is not None
+        assert self.mass is not None
+        t = self.process.warp(self.x)
+        panel = np.clip(np.searchsorted(frame.left, t, side="right") - 1, 0, len(points) - 1)
+        size = np.bincount(panel, minlength=len(points))
+        first = np.cumsum(size) - size
+        count = points.shape[1]
+        for p in np.flatnonzero((size > 0) & (size <= count)):
+            own = slice(first[p], first[p] + size[p])
+            points[p, : size[p]], masses[p, : size[p]] = t[own], self.mass[own]
+        for p in np.flatnonzero(size > count):
+            own = slice(first[p], first[p] + size[p])
+            points[p], masses[p] = discrete_gauss(t[own], self.mass[own], count)

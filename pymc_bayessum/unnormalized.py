@@ -1,0 +1,287 @@
+"""Any discrete model that is known up to its normalising constant."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.distributions.shape_utils import rv_size_is_none
+from pytensor.graph.basic import Variable
+from pytensor.tensor.utils import safe_signature
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_bayessum.measures.supports import Image, Integers, Naturals, Range, Sites, Spins, Support
+from pymc_bayessum.normalizers.logsum import log_normalizer, normalized
+from pymc_bayessum.rules.rule import Rule
+
+__all__ = ["Unnormalized"]
+
+
+class Unnormalized:
+    r"""Discrete distribution given by its unnormalised log-probability.
+
+    .. math:: p(x \mid \theta) = \frac{f(x; \theta)}{Z(\theta)}, \qquad
+              \log Z(\theta) = \log \sum_i w_i \exp(\log f(x_i; \theta) - b_i),
+
+    where nodes :math:`x_i`, weights :math:`w_i` and log base mass :math:`b_i` come from a rule.
+
+    ========  ==========================================================================
+    Support   the support of the rule's measure; -inf log-probability outside
+    logp      :math:`\log f(x; \theta) - \log Z(\theta)`, and -inf where the signed sum is
+              not positive (the rule cannot answer for such a θ)
+    Draws     exact where the rule's nodes are the whole support, otherwise by ``random``
+    ========  ==========================================================================
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable in the model (not in ``dist``).
+    log_f : callable
+        ``log_f(x, *params)``, the symbolic log of the unnormalised probability, written so that
+        ``x`` and the parameters broadcast.  On sites ``x`` has shape (..., L) and the result
+        loses that last axis.
+    *params : tensor_like
+        Parameters of the model.
+    rule : Rule
+        How to sum over the support.
+    random : callable, optional
+        ``random(*params, rng=, size=)`` returns NumPy draws; needed for prior and posterior
+        predictive draws where the nodes do not enumerate the support.
+    ndims_params : sequence of int, optional
+        How many trailing dimensions of each parameter belong to one draw; further ones to the
+        left are batch dimensions.  By default none on numbers, where parameters broadcast with
+        the data, and all on sites, where they are shared by the rows.
+    **kwargs
+        ``observed``, ``dims``, ``shape``, ... as in any PyMC distribution.
+
+    Notes
+    -----
+    Observations beyond the nodes of the rule raise a warning, since the rule extrapolates there;
+    `check_normalizer` tells afterwards whether log Z was good enough where the posterior lies.
+    PyMC 6.3 accepts a `pm.Minibatch` of integers only if they have 32 bits.
+
+    Examples
+    --------
+    A power law with an exponential cut-off on 0, ..., 200:
+
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_bayessum as pbs
+    >>> rule = pbs.bayes_sum(pbs.kernels.Brownian(), pbs.measures.Counting(200), np.arange(201))
+    >>> def log_f(x, power, rate):
+    ...     return -power * pm.math.log1p(x) - rate * x
+    >>> with pm.Model() as model:
+    ...     power = pm.Normal("power")
+    ...     rate = pm.HalfNormal("rate")
+    ...     _ = pbs.Unnormalized("y", log_f, power, rate, rule=rule, observed=[0, 3, 1])
+    >>> float(pm.logp(pbs.Unnormalized.dist(log_f, 0.0, 1.0, rule=rule), 2).eval().round(3))
+    -2.459
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        log_f: Callable[..., Any],
+        *params: Any,
+        rule: Rule,
+        random: Callable[..., Any] | None = None,
+        ndims_params: Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Add the distribution to the current model."""
+        arguments, settings = _parts(log_f, params, rule, random, ndims_params, name)
+        _warn_beyond_reach(name, rule, kwargs.get("observed"))
+        return pm.CustomDist(name, *arguments, **settings, **kwargs)
+
+    @classmethod
+    def dist(
+        cls,
+        log_f: Callable[..., Any],
+        *params: Any,
+        rule: Rule,
+        random: Callable[..., Any] | None = None,
+        ndims_params: Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> TensorVariable:
+        """Create the distribution outside of a model."""
+        arguments, settings = _parts(log_f, params, rule, random, ndims_params, "Unnormalized")
+        return pm.CustomDist.dist(*arguments, **settings, **kwargs)
+
+
+def _parts(
+    log_f: Any, params: Sequence[Any], rule: Any, random: Any, ndims_params: Any, name: str
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return positional and keyword arguments for `pm.CustomDist`."""
+    if not callable(log_f):
+        raise TypeError(f"log_f must be a function log_f(x, *params), got {log_f!r}")
+    if not isinstance(rule, Rule):
+        raise TypeError(f"rule must be a Rule, as made by bayes_sum, got {rule!r}")
+    if random is not None and not callable(random):
+        raise TypeError(f"random must be a function random(*params, rng=, size=), got {random!r}")
+    support = rule.reach.support
+    if isinstance(rule.nodes, tuple) or rule.nodes.dtype.kind not in "iu":
+        raise TypeError(f"rule must have integer nodes or rows of them, got the support {support}")
+    tensors = [_as_parameter(param) for param in params]
+    ndim_supp = rule.nodes.ndim - 1
+    core_ndims = _core_ndims(tensors, ndims_params, ndim_supp)
+
+    def log_f_at_nodes(nodes, *values):
+        return log_f(nodes, *map(_make_room, values, core_ndims))
+
+    def logp(value, *inputs):
+        values = [_unpad(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
+        log_z = log_normalizer(lambda nodes: log_f_at_nodes(nodes, *values), rule)
+        value = pt.as_tensor_variable(value)
+        inside = True if support is None else _inside(support, value)
+        if value.dtype.startswith("float"):
+            whole = pt.eq(value, pt.floor(value))
+            inside = pt.and_(inside, pt.all(whole, axis=-1) if ndim_supp else whole)
+        # log_f is never asked about a point outside of its domain: its gradient may be NaN there.
+        safe = pt.switch(_unsqueeze(inside, ndim_supp), value, rule.nodes[0])
+        return pt.switch(inside, normalized(log_f(safe, *values), log_z), -np.inf)
+
+    def support_point(rv, size, *values):
+        """Return the node with the most mass, for each set of parameters."""
+        nodes = pt.constant(rule.nodes)
+        log_mass = log_f_at_nodes(nodes, *values[: len(tensors)])
+        point = nodes[pt.argmax(log_mass, axis=-1)]
+        if rv_size_is_none(size):
+            return point
+        return pt.broadcast_to(point, (*tuple(size), *rule.nodes.shape[1:]))
+
+    settings: dict[str, Any] = {
+        "logp": logp,
+        "support_point": support_point,
+        "class_name": "Unnormalized",
+    }
+    if random is None and support is not None and support.size == len(rule):
+
+        def draw(*args):
+            *values, size = args
+            logits = log_f_at_nodes(pt.constant(rule.nodes), *values)
+            return pt.constant(rule.nodes)[pm.Categorical.dist(logit_p=logits, size=size)]
+
+        settings["dist"] = draw
+        settings["signature"] = safe_signature(core_ndims, [ndim_supp])
+        return tensors, settings
+
+    message = (
+        f"cannot draw from {name}: the {len(rule)} nodes of its rule do not enumerate the support "
+        f"{support}; pass random=, a function random(*params, rng=, size=) that returns draws"
+    )
+    settings["random"] = _sampler(random, message, len(tensors))
+    settings["dtype"] = "int64"
+    # A row of nodes rides along, since the length of a draw must show in some parameter.
+    settings["signature"] = _signature_with_row(core_ndims) if ndim_supp else None
+    return [*tensors, pt.constant(rule.nodes[0])] if ndim_supp else tensors, settings
+
+
+def _as_parameter(param: Any) -> TensorVariable:
+    # Left to itself PyTensor makes 4.0, but not 0.1, a number of single precision.
+    if isinstance(param, float):
+        param = np.asarray(param, dtype=pytensor.config.floatX)
+    return pt.as_tensor_variable(param)
+
+
+def _make_room(value: Any, core_ndim: int) -> Any:
+    """Insert an axis for the nodes between batch and core dimensions, if there is any batch."""
+    return pt.expand_dims(value, -1 - core_ndim) if value.type.ndim > core_ndim else value
+
+
+def _unpad(value: Any, ndim: int) -> Any:
+    """Drop the leading axes of length one that PyMC gives to parameters of a sized variable."""
+    while value.type.ndim > ndim and value.type.broadcastable[0]:
+        value = pt.squeeze(value, axis=0)
+    return value
+
+
+def _core_ndims(tensors: Sequence[Any], ndims_params: Any, ndim_supp: int) -> list[int]:
+    if ndims_params is None:
+        return [tensor.type.ndim if ndim_supp else 0 for tensor in tensors]
+    core_ndims = [int(ndim) for ndim in ndims_params]
+    ndims = [tensor.type.ndim for tensor in tensors]
+    if len(core_ndims) != len(ndims) or any(
+        not 0 <= core <= ndim for core, ndim in zip(core_ndims, ndims, strict=True)
+    ):
+        raise ValueError(
+            f"ndims_params must hold one number for each parameter, between 0 and its number of "
+            f"dimensions {ndims}, got {list(ndims_params)}"
+        )
+    return core_ndims
+
+
+def _unsqueeze(inside: Any, ndim: int) -> Any:
+    return pt.expand_dims(inside, -1) if ndim else inside
+
+
+def _signature_with_row(core_ndims: Sequence[int]) -> str:
+    parts = ["(" + ",".join(f"i{k}{d}" for d in range(n)) + ")" for k, n in enumerate(core_ndims)]
+    return ",".join([*parts, "(sites)"]) + "->(sites)"
+
+
+def _sampler(random: Callable[..., Any] | None, message: str, n_params: int) -> Callable[..., Any]:
+    def draw(*args, rng=None, size=None):
+        if random is None:
+            raise NotImplementedError(message)
+        return np.asarray(random(*args[:n_params], rng=rng, size=size), dtype=np.int64)
+
+    return draw
+
+
+@singledispatch
+def _inside(support: Support, value: Any) -> Any:
+    """Return symbolically which values, or rows of values, lie in a support."""
+    raise TypeError(f"rule must sum over integers or rows of them, got the support {support}")
+
+
+@_inside.register
+def _(support: Naturals, value: Any) -> Any:
+    return pt.ge(value, support.start)
+
+
+@_inside.register
+def _(support: Integers, value: Any) -> Any:
+    return pt.ones_like(value, dtype=bool)
+
+
+@_inside.register
+def _(support: Range, value: Any) -> Any:
+    return pt.and_(pt.ge(value, support.low), pt.le(value, support.high))
+
+
+@_inside.register
+def _(support: Sites, value: Any) -> Any:
+    return pt.all(pt.and_(pt.ge(value, 0), pt.lt(value, support.n_states)), axis=-1)
+
+
+@_inside.register
+def _(support: Spins, value: Any) -> Any:
+    return pt.all(pt.eq(pt.abs(value), 1), axis=-1)
+
+
+@_inside.register
+def _(support: Image, value: Any) -> Any:
+    origin = support.inverse(value)
+    back = pt.eq(support.forward(origin), value)
+    if isinstance(support.base, Sites | Spins):
+        back = pt.all(back, axis=-1)
+    return pt.and_(_inside(support.base, origin), back)
+
+
+def _warn_beyond_reach(name: str, rule: Rule, observed: Any) -> None:
+    """Warn when data lie where the rule has no node to see the summand."""
+    lowest, highest = rule.reach.lowest, rule.reach.highest
+    data = observed.get_value() if hasattr(observed, "get_value") else observed
+    if data is None or lowest is None or highest is None or isinstance(data, Variable):
+        return
+    data = np.ma.masked_invalid(np.ma.asarray(data, dtype=float)).compressed()
+    if data.size and (data.min() < lowest or data.max() > highest):
+        warnings.warn(
+            f"{name} has observations from {data.min():g} to {data.max():g}, but the nodes of its "
+            f"rule reach from {lowest:g} to {highest:g}: beyond them the summand is extrapolated",
+            stacklevel=3,
+        )

@@ -1,0 +1,120 @@
+"""References against sums that are known exactly."""
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+
+import pymc_bayessum as pbs
+from pymc_bayessum import graphs, kernels, measures
+from pymc_bayessum.diagnostics.evaluation import PLAIN
+from pymc_bayessum.diagnostics.references import _Anchored, choose_reference
+from pymc_bayessum.graphs.anchors import anchored_rule
+from pymc_bayessum.graphs.elimination import elimination_plan
+from pymc_bayessum.normalizers.logsum import Normalizer, find_normalizers
+
+THETA = pt.dvector("theta")
+
+
+def reference_of(log_f, rule):
+    (found,) = find_normalizers(pbs.log_normalizer(log_f, rule))
+    return choose_reference(found, [THETA], {"mode": PLAIN}, 1)
+
+
+def at(reference, *theta):
+    return reference([np.array(theta)], [])
+
+
+def test_series_on_the_naturals_and_what_the_nodes_miss():
+    reference = reference_of(lambda x: -THETA[0] * x, pbs.geometric_rule(0.5, n=10))
+    for rate in (2.0, 0.1, 0.003):
+        value = at(reference, rate)
+        assert value.log_z == pytest.approx(-np.log1p(-np.exp(-rate)), rel=1e-11)
+        assert value.beyond == pytest.approx(np.exp(-10 * rate), rel=1e-9)
+        assert value.sd == 0.0
+        # exp(-rate x) of the mass is at x and beyond.
+        assert value.needed == pytest.approx(np.log(1e9) / rate, abs=1.0)
+
+
+def test_series_by_rows_and_with_gaps():
+    rows = pt.stack([THETA[0], 2 * THETA[0]])[:, None]
+    reference = reference_of(
+        lambda x: pt.switch(pt.eq(x % 3, 0), -rows * x, -np.inf), pbs.geometric_rule(0.5, n=10)
+    )
+    expected = -np.log1p(-np.exp(-3 * 0.05 * np.array([1.0, 2.0])))
+    np.testing.assert_allclose(at(reference, 0.05).log_z, expected, rtol=1e-11)
+
+
+def test_series_on_the_integers():
+    rule = pbs.bayes_sum(kernels.Polynomial(2), measures.Skellam(3.0, 3.0), [-2, 0, 1])
+    reference = reference_of(lambda x: -THETA[0] * abs(x - 5), rule)
+    rate = 0.02
+    expected = np.log((1 + np.exp(-rate)) / (1 - np.exp(-rate)))
+    assert at(reference, rate).log_z == pytest.approx(expected, rel=1e-11)
+
+
+def test_a_series_that_does_not_converge_says_so():
+    reference = reference_of(lambda x: 0.0 * x * THETA[0], pbs.geometric_rule(0.5, n=4))
+    assert at(reference, 1.0).sd == np.inf
+
+
+def test_all_points_of_a_small_support():
+    measure = measures.UniformCategorical(5, 3)
+    rule = pbs.bayes_sum(kernels.ExpHamming(0.3), measure, measure.sample_distinct(20, 1))
+    reference = reference_of(lambda x: THETA[0] * pt.sum(x, axis=-1), rule)
+    expected = 5 * np.log(np.exp(0.7 * np.arange(3)).sum())
+    assert at(reference, 0.7).log_z == pytest.approx(expected, rel=1e-12)
+
+
+def test_interval_and_pair():
+    pair = measures.Product(measures.UniformInterval(0.0, 2.0), measures.UniformCategorical(2, 2))
+    kernel = kernels.Tensor(kernels.SquaredExponential(1.0), kernels.ExpHamming(0.5))
+    rule = pbs.bayes_sum(kernel, pair, pair.sample_distinct(15, 1))
+    reference = reference_of(lambda xy: THETA[0] * (xy[0] + pt.sum(xy[1], axis=-1)), rule)
+    expected = np.log(np.expm1(2 * 0.9) / 0.9) + 2 * np.log1p(np.exp(0.9))
+    assert at(reference, 0.9).log_z == pytest.approx(expected, rel=1e-12)
+
+
+def test_fresh_nodes_know_their_error():
+    measure = measures.UniformCategorical(30, 2)
+    rule = pbs.bayes_sum(kernels.ExpHamming(0.05), measure, measure.sample_distinct(50, 1))
+    reference = reference_of(lambda x: THETA[0] * pt.sum(x, axis=-1), rule)
+    value = at(reference, 0.3)
+    expected = 30 * np.log1p(np.exp(0.3))
+    assert 0.0 < value.sd < 0.03
+    assert abs(value.log_z - expected) < 4 * value.sd
+    assert abs(value.noise) < 4 * value.sd
+
+
+def test_a_tensor_cannot_be_evaluated_elsewhere():
+    rule = pbs.geometric_rule(0.5, n=10)
+    assert reference_of(-THETA[0] * rule.nodes, rule) is None
+
+
+def test_its_own_reference_comes_first():
+    own = Normalizer(THETA.sum(), (THETA,), reference=lambda theta: theta.sum() + 1)
+    value = choose_reference(own, [THETA])([], [np.array([1.0, 2.0])])
+    assert value.log_z == 4.0
+
+
+def test_states_around_the_posterior_for_graphs_without_elimination():
+    edges = graphs.grid(4, 4)
+    rule = anchored_rule(0.1, 0.35, edges, ising=True, n=2000, rng=0)
+    layout = rule.layout
+    rng = np.random.default_rng(3)
+    thetas = rng.normal([0.1, 0.35], 0.03, size=(60, 2))
+    reference = _Anchored(rule, 5)
+    reference.prepare([[theta] for theta in thetas])
+    plan = elimination_plan(edges, 16, 2)
+    exact, found, noise, sds = [], [], [], []
+    for theta in thetas:
+        value = reference([], [theta])
+        exact.append(plan.log_partition(*layout.expand(*layout.unflatten(theta))))
+        found.append(value.log_z)
+        noise.append(value.noise)
+        sds.append(value.sd)
+    # What varies over the draws must be right; the constant is that of the rule.
+    error = np.array(found) - exact
+    assert error.std() < 5e-3
+    assert abs(error.mean()) < 0.05
+    assert max(sds) < 0.03
+    assert np.std(noise) < 8e-3
