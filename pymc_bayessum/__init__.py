@@ -23,6 +23,7 @@ from pymc_bayessum.graphs import (
     potts_rule,
     pseudo_likelihood,
 )
+from pymc_bayessum.networks import terms as ergm
 from pymc_bayessum.normalizers import find_normalizers, log_normalizer
 from pymc_bayessum.plots import plot_dispersion, plot_normalizer, plot_rootogram
 from pymc_bayessum.rules import (
@@ -75,6 +76,7 @@ __all__ = [
     "datasets",
     "embed",
     "embeddings",
+    "ergm",
     "find_normalizers",
     "fit_potts",
     "geometric_rule",

@@ -1,0 +1,1 @@
+"""Any discrete exponential family: statistics, a way to draw, and its normalising constant."""

@@ -1,0 +1,1 @@
+"""Random networks: exponential random graph models."""

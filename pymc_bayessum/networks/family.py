@@ -1,0 +1,283 @@
+"""Random networks as an exponential family: what anchors, draws and exact sums need of them."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from pymc_bayessum.arguments import integer
+from pymc_bayessum.networks.changes import Program, changes, counts, program
+from pymc_bayessum.networks.listing import LISTABLE, listed
+from pymc_bayessum.networks.sampler import run_chains
+from pymc_bayessum.networks.terms import Term
+
+__all__ = ["NetworkFamily", "TieChain", "network_family"]
+
+#: Sweeps from a start to a draw.
+SWEEPS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkFamily:
+    """All networks on n nodes that agree on the fixed dyads, with their statistics.
+
+    States are packed networks, (N, bytes): see :mod:`pymc_bayessum.networks.changes`.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+    n_nodes : int
+    directed : bool
+    fixed : ndarray of int64, shape (F, 2)
+        Ties that every network has.
+    dyads : ndarray of int64, shape (D, 2)
+        Dyads that may have a tie or not.
+    typical : ndarray of uint8, shape (C, bytes)
+        States to start chains from; none of them where nothing was observed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc_bayessum as pbs
+    >>> from pymc_bayessum.networks.family import network_family
+    >>> family = network_family([pbs.ergm.edges(), pbs.ergm.triangles()], 4)
+    >>> family.statistics(family.encode(np.ones((1, 4, 4)) - np.eye(4))).tolist()
+    [[6.0, 4.0]]
+    """
+
+    terms: tuple[Term, ...]
+    n_nodes: int
+    directed: bool
+    fixed: np.ndarray = field(repr=False)
+    dyads: np.ndarray = field(repr=False)
+    typical: np.ndarray = field(repr=False)
+
+    @cached_property
+    def program(self) -> Program:
+        """The terms as compiled code reads them."""
+        return program(self.terms, self.n_nodes, self.directed)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the statistics."""
+        return tuple(term.name for term in self.terms)
+
+    @property
+    def state_shape(self) -> tuple[int, int]:
+        """Shape of one network."""
+        return self.n_nodes, self.n_nodes
+
+    def encode(self, networks: np.ndarray) -> np.ndarray:
+        """Pack matrices (N, n, n) into states."""
+        ties = np.asarray(networks)[:, self.dyads[:, 0], self.dyads[:, 1]]
+        return np.packbits(ties.astype(bool), axis=1, bitorder="little")
+
+    def decode(self, states: np.ndarray) -> np.ndarray:
+        """Unpack states into matrices of zeros and ones, (N, n, n)."""
+        networks = np.zeros((len(states), *self.state_shape), np.int64)
+        ties = np.unpackbits(states, axis=1, count=len(self.dyads), bitorder="little")
+        networks[:, self.dyads[:, 0], self.dyads[:, 1]] = ties
+        networks[:, self.fixed[:, 0], self.fixed[:, 1]] = 1
+        if not self.directed:
+            networks |= np.swapaxes(networks, 1, 2)
+        return networks
+
+    def valid(self, networks: np.ndarray) -> np.ndarray:
+        """Which matrices (N, n, n) are networks of the family."""
+        networks = np.asarray(networks)
+        binary = np.isin(networks, (0, 1)).all(axis=(1, 2))
+        same = self.decode(self.encode(np.where(binary[:, None, None], networks, 0))) == networks
+        return binary & same.all(axis=(1, 2))
+
+    def statistics(self, states: np.ndarray) -> np.ndarray:
+        """Statistics of packed states, (N, d)."""
+        return counts(self.program, self.fixed, self.dyads, states)
+
+    def changes(self, state: np.ndarray) -> np.ndarray:
+        """Return what the tie of each free dyad adds to the statistics given the others, (D, d)."""
+        return changes(self.program, self.fixed, self.dyads, state)
+
+    def chain(self, theta: np.ndarray) -> "TieChain":
+        """Return Markov chains at a parameter vector."""
+        return TieChain(self, np.ascontiguousarray(theta, dtype=float))
+
+    def sample(
+        self, theta: np.ndarray, n: int, rng: np.random.Generator, start: Any = None
+    ) -> np.ndarray:
+        """Draw n packed networks, each the end of a chain of its own."""
+        chain = self.chain(theta)
+        first = chain.start(n, rng) if start is None else start[np.arange(n) % len(start)]
+        return chain.advance(first, SWEEPS, rng)
+
+    @property
+    def is_dyadic(self) -> bool:
+        """Whether ties are independent of one another."""
+        return all(term.is_dyadic for term in self.terms)
+
+    @cached_property
+    def listing(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Distinct statistics and their numbers of networks; None where there are too many."""
+        if len(self.dyads) > LISTABLE:
+            return None
+        return listed(self.program, self.fixed, self.dyads)
+
+    def pseudo_mode(self, states: np.ndarray, sd: float = 3.0) -> np.ndarray:
+        r"""Parameters that predict each tie best from all others, as if they were independent.
+
+        .. math:: \mathrm{logit}\, p(y_{ij} = 1 \mid y_{-ij}) = \theta \cdot \delta_{ij}(y)
+
+        (Strauss and Ikeda, "Pseudolikelihood estimation for social networks", 1990), with a weak
+        normal prior in units of the changes, since the best may lie at infinity.
+
+        Parameters
+        ----------
+        states : ndarray of uint8, shape (m, bytes)
+        sd : float
+            Of the prior.
+
+        Returns
+        -------
+        ndarray, shape (d,)
+        """
+        design = np.concatenate([self.changes(state) for state in states])
+        ties = np.unpackbits(states, axis=1, count=len(self.dyads), bitorder="little").ravel()
+        scale = np.sqrt((design**2).mean(axis=0))
+        scale[scale == 0.0] = 1.0
+        design = design / scale
+
+        def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            energy = design @ theta
+            value = (
+                np.logaddexp(0.0, energy).sum() - ties @ energy + 0.5 * (theta / sd) @ (theta / sd)
+            )
+            return float(value), design.T @ (expit(energy) - ties) + theta / sd**2
+
+        return minimize(loss, np.zeros(len(scale)), jac=True, method="BFGS").x / scale
+
+
+@dataclass(frozen=True, eq=False)
+class TieChain:
+    """Parallel Metropolis chains on ties at one parameter vector."""
+
+    family: NetworkFamily
+    theta: np.ndarray
+    name: str = "tie-no-tie"
+
+    def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """First states: observed networks, or ties as likely as they are in an empty network."""
+        family = self.family
+        if len(family.typical):
+            return family.typical[np.arange(n) % len(family.typical)]
+        ties = rng.random((n, len(family.dyads))) < self._chances
+        return np.packbits(ties, axis=1, bitorder="little")
+
+    def advance(self, states: np.ndarray, sweeps: int, rng: np.random.Generator) -> np.ndarray:
+        """Return the states some sweeps later; a sweep proposes about every tie once."""
+        family = self.family
+        arguments = family.program, self.theta, family.fixed, family.dyads
+        return run_chains(*arguments, states, sweeps * self._proposals, rng)
+
+    @cached_property
+    def _chances(self) -> np.ndarray:
+        """Chance of each tie in a network without others, (D,)."""
+        none = np.zeros((len(self.family.dyads) + 7) // 8, np.uint8)
+        return expit(self.family.changes(none) @ self.theta)
+
+    @cached_property
+    def _proposals(self) -> int:
+        """Half of the proposals are ties: twice their number, but not fewer than nodes."""
+        typical = self.family.typical
+        n_ties = (
+            np.bitwise_count(typical).sum(axis=1).mean() if len(typical) else self._chances.sum()
+        )
+        return int(max(2.0 * n_ties, self.family.n_nodes, 16))
+
+
+def network_family(
+    terms: Any,
+    n_nodes: int,
+    directed: bool = False,
+    *,
+    networks: np.ndarray | None = None,
+    free: np.ndarray | None = None,
+) -> NetworkFamily:
+    """Build the family of networks with given terms.
+
+    Parameters
+    ----------
+    terms : sequence of Term
+    n_nodes : int
+    directed : bool
+    networks : ndarray, shape (m, n, n), optional
+        Observed networks: chains start there, and they tell the value of dyads that are not free.
+    free : ndarray of bool, shape (n, n), optional
+        Dyads that may change; all by default. The others have the value they have in the first
+        network, or no tie.
+
+    Returns
+    -------
+    NetworkFamily
+
+    Raises
+    ------
+    ValueError
+        Where terms cannot be told apart on these networks; they are named.
+    """
+    n_nodes = integer("n_nodes", n_nodes, 2)
+    parts = tuple(terms) if isinstance(terms, list | tuple) else (terms,)
+    wrong = [part for part in parts if not isinstance(part, Term)]
+    if wrong or not parts:
+        raise TypeError(
+            f"terms must be a list of terms such as pbs.ergm.edges(), got {wrong[0]!r}"
+            if wrong
+            else "terms must hold at least one term, such as pbs.ergm.edges()"
+        )
+    if not directed and any(part.kind == "mutual" for part in parts):
+        raise ValueError("mutual() counts ties both ways: it needs a directed network")
+    some = np.zeros((0, n_nodes, n_nodes), np.int64) if networks is None else networks
+    may_change = ~np.eye(n_nodes, dtype=bool)
+    if free is not None:
+        may_change &= free if directed else free | free.T
+    ties = some[0].astype(bool) if len(some) else np.zeros((n_nodes, n_nodes), bool)
+    fixed = np.argwhere(ties & ~may_change)
+    dyads = np.argwhere(may_change)
+    if not directed:
+        fixed, dyads = fixed[fixed[:, 0] < fixed[:, 1]], dyads[dyads[:, 0] < dyads[:, 1]]
+    if not len(dyads):
+        raise ValueError("fixed leaves no dyad that may change")
+    family = NetworkFamily(parts, n_nodes, directed, fixed, dyads, np.zeros((0, 0), np.uint8))
+    family = NetworkFamily(parts, n_nodes, directed, fixed, dyads, family.encode(some))
+    _require_independent(family)
+    return family
+
+
+def _require_independent(family: NetworkFamily) -> None:
+    """Raise where statistics are tied by a linear identity on the support, and say which."""
+    rng = np.random.default_rng(0)
+    density = np.linspace(0.0, 1.0, 20 + 4 * len(family.terms))
+    ties = rng.random((len(density), len(family.dyads))) < density[:, None]
+    statistics = family.statistics(np.packbits(ties, axis=1, bitorder="little"))
+    centred = statistics - statistics.mean(axis=0)
+    scale = np.abs(centred).max(axis=0)
+    still = [name for name, size in zip(family.names, scale, strict=True) if size < 1e-9]
+    if still:
+        raise ValueError(
+            f"{', '.join(still)} is the same for every network of the model: leave it out"
+        )
+    _, sizes, directions = np.linalg.svd(centred / scale, full_matrices=False)
+    if sizes[-1] > 1e-9 * sizes[0]:
+        return
+    weight = directions[-1] / scale
+    weight = weight / np.abs(weight).max()
+    tied = [
+        f"{value:+.3g} {name}"
+        for value, name in zip(weight, family.names, strict=True)
+        if abs(value) > 1e-9
+    ]
+    raise ValueError(
+        f"terms are collinear on these networks: {' '.join(tied)} is the same for all of them; "
+        "leave one of them out"
+    )

@@ -1,0 +1,69 @@
+"""All networks on few nodes, listed by their statistics.
+
+A Gray code walks through all states of the free dyads by one tie at a time, so each step costs one
+change of the statistics. Equal statistics are merged on the way: log Z is then a short sum.
+"""
+
+import numpy as np
+from numba import njit
+
+from pymc_bayessum.exponential.listing import distinct
+from pymc_bayessum.networks.changes import Program, change, empty_counts, fill, toggle
+
+__all__ = ["LISTABLE", "listed"]
+
+#: Free dyads up to which all networks are listed (2^21: seven nodes).
+LISTABLE = 21
+
+
+@njit(cache=True, nogil=True)
+def _walk(terms, fixed, dyads, found):
+    statistics = empty_counts(terms, terms.n_nodes)
+    none = np.zeros((len(dyads) + 7) // 8, np.uint8)
+    network = fill(terms, fixed, dyads, none, statistics)
+    delta = np.empty(len(statistics))
+    found[0] = statistics
+    for step in range(1, len(found)):
+        # From one code word to the next that bit changes which is the counter's lowest one.
+        d = 0
+        while not (step >> d) & 1:
+            d += 1
+        i, j = dyads[d, 0], dyads[d, 1]
+        change(network, terms, i, j, delta)
+        found[step] = found[step - 1] - delta if network.ties[i, j] else found[step - 1] + delta
+        toggle(network, terms, i, j)
+
+
+def listed(terms: Program, fixed: np.ndarray, dyads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """List the statistics of all networks that differ in the free dyads.
+
+    Parameters
+    ----------
+    terms : Program
+    fixed : ndarray of int64, shape (F, 2)
+        Ties that stay.
+    dyads : ndarray of int64, shape (D, 2)
+        Dyads that may change, at most 21.
+
+    Returns
+    -------
+    statistics : ndarray, shape (M, d)
+        Distinct rows.
+    times : ndarray of float, shape (M,)
+        How many networks have each; they sum to 2^D.
+
+    Examples
+    --------
+    Three nodes have no tie, one, two or three of them, which are then a triangle.
+
+    >>> import numpy as np
+    >>> from pymc_bayessum.networks.changes import program
+    >>> from pymc_bayessum.networks.terms import edges, triangles
+    >>> pairs, none = np.stack(np.triu_indices(3, 1), axis=1), np.empty((0, 2), np.int64)
+    >>> rows, times = listed(program((edges(), triangles()), 3, False), none, pairs)
+    >>> rows.tolist(), times.tolist()
+    ([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [3.0, 1.0]], [1.0, 3.0, 3.0, 1.0])
+    """
+    found = np.empty((2 ** len(dyads), len(terms.kinds)))
+    _walk(terms, fixed, dyads, found)
+    return distinct(found)

@@ -1,0 +1,110 @@
+r"""Draws of random networks by Metropolis steps on ties, compiled, chains side by side.
+
+Half of the proposals take a tie off and half look at any dyad (Morris, Handcock and Hunter,
+"Specification of exponential-family random graph models: terms and computational aspects", 2008),
+so that sparse networks do not spend their time on ties that will not form. With T ties among D
+free dyads a tie is chosen with probability :math:`1 / 2T + 1 / 2D` and a dyad without one with
+:math:`1 / 2D` (:math:`1 / D` where there is no tie to take).
+"""
+
+import numpy as np
+from numba import njit
+
+from pymc_bayessum.exponential.parallel import run_parallel, uniform
+from pymc_bayessum.networks.changes import Program, change, fill, read_bit, toggle
+
+__all__ = ["run_chains"]
+
+
+@njit(cache=True, nogil=True)
+def _run(terms, theta, fixed, dyads, steps, starts, streams, ends):
+    """Move each chain by so many steps."""
+    n_free = len(dyads)
+    delta = np.empty(len(theta))
+    tied = np.empty(n_free, np.int64)
+    place = np.empty(n_free, np.int64)
+    for chain in range(len(starts)):
+        stream = streams[chain]
+        network = fill(terms, fixed, dyads, starts[chain], np.zeros(len(theta)))
+        n_tied = 0
+        for d in range(n_free):
+            if read_bit(starts[chain], d):
+                tied[n_tied] = d
+                place[d] = n_tied
+                n_tied += 1
+        for _ in range(steps):
+            if n_tied > 0 and uniform(stream) < 0.5:
+                d = tied[int(uniform(stream) * n_tied)]
+            else:
+                d = int(uniform(stream) * n_free)
+            i, j = dyads[d, 0], dyads[d, 1]
+            change(network, terms, i, j, delta)
+            gain = 0.0
+            for t in range(len(theta)):
+                gain += theta[t] * delta[t]
+            present = network.ties[i, j]
+            n_with = n_tied if present else n_tied + 1
+            # Chances of proposing the tie away, and of proposing it anew without it.
+            away = 0.5 / n_with + 0.5 / n_free
+            anew = 0.5 / n_free if n_with > 1 else 1.0 / n_free
+            log_ratio = gain + np.log(away / anew)
+            if present:
+                log_ratio = -log_ratio
+            if log_ratio < 0.0 and uniform(stream) >= np.exp(log_ratio):
+                continue
+            toggle(network, terms, i, j)
+            if present:
+                n_tied -= 1
+                last = tied[n_tied]
+                tied[place[d]] = last
+                place[last] = place[d]
+            else:
+                tied[n_tied] = d
+                place[d] = n_tied
+                n_tied += 1
+        ends[chain] = 0
+        for a in range(n_tied):
+            ends[chain, tied[a] >> 3] |= np.uint8(1 << (tied[a] & 7))
+
+
+def run_chains(
+    terms: Program,
+    theta: np.ndarray,
+    fixed: np.ndarray,
+    dyads: np.ndarray,
+    starts: np.ndarray,
+    steps: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Run chains side by side.
+
+    Parameters
+    ----------
+    terms : Program
+    theta : ndarray, shape (d,)
+    fixed : ndarray of int64, shape (F, 2)
+        Ties that stay.
+    dyads : ndarray of int64, shape (D, 2)
+        Dyads that may change.
+    starts : ndarray of uint8, shape (C, bytes)
+        Packed states.
+    steps : int
+        Proposals of each chain.
+    rng : numpy.random.Generator
+        Draws do not depend on the number of threads.
+
+    Returns
+    -------
+    ndarray of uint8, shape (C, bytes)
+        The last states.
+
+    Examples
+    --------
+    >>> from pymc_bayessum.networks.changes import program
+    >>> from pymc_bayessum.networks.terms import edges
+    >>> pairs, none = np.stack(np.triu_indices(5, 1), axis=1), np.empty((0, 2), np.int64)
+    >>> starts, rng = np.zeros((4, 2), np.uint8), np.random.default_rng(0)
+    >>> run_chains(program((edges(),), 5, False), np.zeros(1), none, pairs, starts, 50, rng).shape
+    (4, 2)
+    """
+    return run_parallel(_run, (terms, theta, fixed, dyads, steps), starts, rng)
