@@ -36,11 +36,15 @@ def compile_cases(mode, quick):
     import pytensor
     import pytensor.tensor as pt
 
-    from pymc_bayessum.normalizers.logsum import signed_log_sum
+    from pymc_bayessum.normalizers.logsum import SignedLogSum
 
     a, x, w = pt.matrix("a"), pt.vector("x"), pt.vector("w")
     log_lam, nu, one_nu = pt.vector("log_lam"), pt.vector("nu"), pt.scalar("one_nu")
     log_factorial = pt.vector("log_factorial")
+
+    def signed_log_sum(a, weights, *shift):
+        inputs = [a, pt.log(pt.abs(weights)), pt.sign(weights)]
+        return SignedLogSum(shifted=bool(shift))(*inputs, *shift)
 
     def terms(nu_column):
         return x * log_lam[:, None] - nu_column * log_factorial

@@ -27,8 +27,8 @@ from rich.table import Table
 from scipy.special import logsumexp, softmax
 
 import pymc_bayessum as pbs
-from pymc_bayessum import anchor_draws as draws_module
-from pymc_bayessum import anchors as anchors_module
+from pymc_bayessum.graphs import anchor_draws as draws_module
+from pymc_bayessum.graphs import anchors as anchors_module
 from pymc_bayessum.graphs.anchors import anchored_rule_at
 from pymc_bayessum.graphs.annealing import annealed_importance, tree_importance
 from pymc_bayessum.graphs.bases import belief_propagation, conditional_mixture, tree_base
@@ -292,7 +292,7 @@ def by_distance(quick: bool) -> None:
                     step = own.normal(size=len(theta))
                     step *= distance / np.sqrt(rule.variances(theta + step)[0])
                     change = exact_log_z(layout, theta + step) - there
-                    errors[-1].append(float(rule._log_z(np, theta + step)) - change)
+                    errors[-1].append(float(rule.log_z_at(np, theta + step)) - change)
             rms = np.sqrt(np.mean(np.square(errors), axis=0))
             table.add_row(name, moments, *(f"{e:.4f}" for e in rms))
     console.print(table)
@@ -379,7 +379,7 @@ def one_image(quick: bool) -> None:
         rules["default, elimination at anchors"] = default, seconds, np.nan
         rules["default, chains only"] = *with_chains, 0.004
         for name, (rule, seconds, before) in rules.items():
-            estimate = np.array([float(rule._log_z(np, each)) for each in thetas])
+            estimate = np.array([float(rule.log_z_at(np, each)) for each in thetas])
             found = softmax(np.where(np.isfinite(estimate), energy - estimate, -np.inf))
             shift = (found @ points - mean) / sd
             table.add_row(

@@ -1,6 +1,6 @@
 """Normalising constants of discrete models inside PyMC, by Bayesian quadrature for sums."""
 
-from pymc_bayessum import datasets, embeddings, graphs, kernels, measures
+from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, normalizers
 from pymc_bayessum.counts import (
     CMP,
     HurdleCMP,
@@ -10,7 +10,7 @@ from pymc_bayessum.counts import (
     cmp_mean,
     cmp_variance,
 )
-from pymc_bayessum.diagnostics import check_normalizer, correct
+from pymc_bayessum.diagnostics import check_normalizer, correct, find_normalizers
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.graphs import (
     AnchoredRule,
@@ -24,7 +24,7 @@ from pymc_bayessum.graphs import (
     pseudo_likelihood,
 )
 from pymc_bayessum.networks import terms as ergm
-from pymc_bayessum.normalizers import find_normalizers, log_normalizer
+from pymc_bayessum.normalizers import log_normalizer
 from pymc_bayessum.plots import plot_dispersion, plot_normalizer, plot_rootogram
 from pymc_bayessum.rules import (
     Estimate,
@@ -88,6 +88,7 @@ __all__ = [
     "measures",
     "negative_binomial_rule",
     "nodes",
+    "normalizers",
     "nystroem_rule",
     "pivot_rule",
     "plot_dispersion",

@@ -15,7 +15,8 @@ from pytensor.tensor.utils import safe_signature
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.measures.supports import Image, Integers, Naturals, Range, Sites, Spins, Support
-from pymc_bayessum.normalizers.logsum import log_normalizer, normalized
+from pymc_bayessum.normalizers.node import normalized
+from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["Unnormalized"]

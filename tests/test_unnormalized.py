@@ -10,7 +10,7 @@ from pytensor.compile.mode import Mode
 from scipy.optimize import minimize
 
 from pymc_bayessum import kernels, measures
-from pymc_bayessum.normalizers.logsum import find_normalizers
+from pymc_bayessum.diagnostics import find_normalizers
 from pymc_bayessum.rules.rule import bayes_sum, poisson_rule
 from pymc_bayessum.unnormalized import Unnormalized
 
@@ -140,11 +140,8 @@ def test_normaliser_is_found_in_the_model(fitted):
     assert found.parameters == (model["a"], model["b"])
     point = {model["a"]: 1.5, model["b"]: 0.5}
     log_z = found.log_z.eval(point, mode=PYTHON)
-    np.testing.assert_allclose(found.count().eval(point, mode=PYTHON).sum(), len(y))
     exact = problem.exact(y, 1.5, 0.5) - exact_logp(problem, y, 1.5, 0.5)
     np.testing.assert_allclose(np.broadcast_to(log_z, exact.shape), exact, rtol=1e-9)
-    finer = found.log_f_at(problem.support).eval(point, mode=PYTHON)
-    np.testing.assert_allclose(finer.reshape(-1), problem.exact(problem.support, 1.5, 0.5))
 
 
 @pytest.mark.parametrize("coefficient", [lambda t, k: t[k], lambda t, k: t[..., k]])

@@ -22,6 +22,7 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.counts.cmp_series import CMPSum
 from pymc_bayessum.counts.cmp_sums.near_zero import width
 from pymc_bayessum.counts.cmp_sums.ops import (
     VERSION,
@@ -29,7 +30,6 @@ from pymc_bayessum.counts.cmp_sums.ops import (
     CMPFromMean,
     LoadForJax,
     log_tail,
-    log_z_of_rate,
     quantile,
     rate_and_log_z_of_mean,
 )
@@ -41,7 +41,8 @@ from pymc_bayessum.counts.cmp_sums.sums import (
     rate_of_mean,
 )
 from pymc_bayessum.counts.random import NO_DRAW, draw_cmp, draw_cmp_array
-from pymc_bayessum.normalizers.logsum import log_normalizer, normalized
+from pymc_bayessum.normalizers import node
+from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["CMP", "cmp_log_z", "cmp_mean", "cmp_variance"]
@@ -354,16 +355,15 @@ def _answered(parametrization: str, first: Any, nu: Any) -> Any:
 def _rate_and_log_z(op: CMPRV, first: Any, nu: Any) -> tuple[Any, Any, Any]:
     """Return log of the first parameter, the log rate and log Z, symbolically."""
     log_first = pt.log(first)
-    log_z: Any
+    value = None
     if op.parametrization == "mu":
-        eta, log_z = rate_and_log_z_of_mean(log_first, nu)
+        eta, value = rate_and_log_z_of_mean(log_first, nu)
     else:
         eta = log_first if op.parametrization == "lam" else nu * log_first
-        log_z = None if op.rule is not None else log_z_of_rate(eta, nu)
-    if op.rule is not None:
-        rows, dispersion = pt.expand_dims(eta, -1), pt.expand_dims(nu, -1)
-        log_z = log_normalizer(lambda x: rows * x - dispersion * factln(x), op.rule)
-    return log_first, eta, log_z
+    if op.rule is None:
+        return log_first, eta, node.log_z(CMPSum(), eta, nu, value=value)
+    rows, dispersion = pt.expand_dims(eta, -1), pt.expand_dims(nu, -1)
+    return log_first, eta, log_normalizer(lambda x: rows * x - dispersion * factln(x), op.rule)
 
 
 def _is_zero(op: CMPRV, log_first: Any, eta: Any) -> Any:
@@ -399,7 +399,7 @@ def _cmp_logp(op, values, rng, size, first, nu, **kwargs):
     # A stand-in for what is no count keeps NaN out of the gradient.
     count = value if valid is True else pt.switch(valid, value, 0)
     count = pt.cast(count, "float64")  # log-factorials of small integer types are single precision
-    result = normalized(count * eta - nu * factln(count), log_z)
+    result = node.normalized(count * eta - nu * factln(count), log_z)
     zero = _is_zero(op, log_first, eta)
     if op.parametrization == "mode":  # a mode far below one may still have a rate near one
         result = pt.switch(log_first > LOG_SMALLEST, result, -np.inf)

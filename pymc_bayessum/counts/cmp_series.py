@@ -5,21 +5,20 @@ r"""The Conway-Maxwell-Poisson normaliser as the plain series it is: slow at lar
 The terms rise to the mode :math:`m = e^{\eta / \nu}` and fall from there.  From one term to the
 next it is one multiplication by :math:`e^\eta x^{-\nu}`, and rows that share :math:`\nu` share the
 powers, so that a row costs about a nanosecond a term.  It has nothing in common with the rules
-that it is a reference for: those of `CMP`, which are described to the diagnostics here.
+that it is a reference for: those of `CMP`, whose normaliser stands here too.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 from numba import njit
-from pytensor.graph.basic import Apply, Variable
 
-from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean
-from pymc_bayessum.normalizers.logsum import Normalizer, describe_normalizer
+from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, log_z_of_rate
+from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
 
-__all__ = ["cmp_series"]
+__all__ = ["CMPSum", "cmp_series"]
 
 #: Powers of the first integers are kept from row to row.
 _N_POWERS = 1 << 16
@@ -59,33 +58,30 @@ def cmp_series(eta: Any, nu: Any) -> np.ndarray:
     return out
 
 
-cmp_series.description = "the series, term by term"  # type: ignore[attr-defined]
+@dataclass(frozen=True)
+class CMPSum:
+    """The default normaliser of `CMP`, a function of the log rate and the dispersion."""
 
+    @property
+    def is_absolute(self) -> bool:
+        """Always."""
+        return True
 
-@describe_normalizer.register(CMPCumulants)
-def _describe_by_rate(op: CMPCumulants, node: Apply) -> Normalizer:
-    return Normalizer(
-        log_z=node.outputs[0],
-        inputs=tuple(node.inputs),
-        reference=cmp_series,
-        sd=_stated_sd(node.outputs[0]),
-    )
+    def log_z(self, xp: Any, eta: Any, nu: Any) -> Any:
+        """Log Z by the compiled sums, or by the Op around them."""
+        return CMPCumulants(1).evaluate(eta, nu)[0] if xp is np else log_z_of_rate(eta, nu)
 
+    def sd(self, xp: Any, eta: Any, nu: Any) -> Any:
+        """Return what the rules are exact to, and what rounding adds to a large log Z."""
+        return _RULE_SD + _ROUNDING * xp.abs(self.log_z(xp, eta, nu))
 
-@describe_normalizer.register(CMPFromMean)
-def _describe_by_mean(op: CMPFromMean, node: Apply) -> Normalizer:
-    # The sum is one over the rate, which the node finds first.
-    rate, log_z = node.outputs[:2]
-    return Normalizer(
-        log_z=log_z,
-        inputs=(rate, node.inputs[1]),
-        reference=cmp_series,
-        sd=_stated_sd(log_z),
-    )
+    def reference(self, asked: Asked) -> Reference:
+        """Return the plain series."""
+        return Given(cmp_series, "the series, term by term")
 
-
-def _stated_sd(log_z: Variable) -> Variable:
-    return _RULE_SD + _ROUNDING * pt.abs(log_z)
+    def remedy(self, facts: Facts) -> str:
+        """Say where the sums end."""
+        return "a prior that keeps nu away from 0, where the sum does not converge"
 
 
 @njit(cache=True)

@@ -25,7 +25,6 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_bayessum.counts import cmp_series  # noqa: F401  describes the default normalisers of CMP
 from pymc_bayessum.diagnostics.evaluation import PLAIN, Evaluator, Part, Seen
 from pymc_bayessum.diagnostics.importance import (
     MINIMUM_DRAWS,
@@ -34,8 +33,7 @@ from pymc_bayessum.diagnostics.importance import (
     smooth_weights,
 )
 from pymc_bayessum.diagnostics.laplace import mode_shift
-from pymc_bayessum.graphs.anchors import AnchoredRule
-from pymc_bayessum.graphs.base_rules import PottsRule
+from pymc_bayessum.normalizers.protocol import Facts
 
 __all__ = ["CheckedTree", "check_normalizer", "correct"]
 
@@ -157,8 +155,7 @@ def check_normalizer(
     model = pm.modelcontext(model)
     tree, point = _as_tree(idata, model, group)
     posterior = _free_variables(tree[group].to_dataset(), group, model)
-    evaluator = Evaluator(model, compile_kwargs or {"mode": PLAIN}, random_seed)
-    evaluator.prepare(posterior)
+    evaluator = Evaluator(model, posterior, compile_kwargs or {"mode": PLAIN}, random_seed)
     if draws is None:
         budget = _budget(tree[group].attrs) if time_budget is None else time_budget
         draws = max(LEAST_DRAWS, evaluator.affordable(posterior, budget))
@@ -363,10 +360,7 @@ def _as_dataset(
         "pareto_k_alone": ("normalizer", [smooth_weights(column).khat for column in alone.T]),
         "ess": weights.ess,
         "times": ("normalizer", evaluator.counts(first)),
-        "reference": (
-            "normalizer",
-            [part.reference.description if part.reference else "none" for part in parts],
-        ),
+        "reference": ("normalizer", [part.description for part in parts]),
     }
     coords = {dim: posterior[dim].values for dim in dims[:2]}
     coords["normalizer"] = np.array([part.name for part in parts])
@@ -475,34 +469,13 @@ def _advice(check: xr.Dataset, parts: Sequence[Part]) -> str:
     absent = (~np.isfinite(check["log_z"].values)).any(axis=(0, 1))
     harm = np.where(absent | (check["reference"].values == "none"), np.inf, spread)
     worst = int(np.argmax(np.nan_to_num(harm, nan=np.inf, posinf=np.inf)))
-    part, facts = parts[worst], check.isel(normalizer=worst)
-    return f"{part.name}: {_remedy(part, facts)}"
-
-
-def _remedy(part: Part, facts: xr.Dataset) -> str:
-    if part.reference is None:
-        return "give log_f to pbs.log_normalizer as a callable, so that it can be checked"
-    rule = part.normalizer.rule or getattr(part.normalizer.log_z.owner.op, "rule", None)
-    if isinstance(rule, AnchoredRule):
-        return (
-            "another anchor: pbs.anchored_rule where pbs.fit_potts finds the mode, or at several "
-            "points around it"
-        )
-    if isinstance(rule, PottsRule):
-        return (
-            "another base (pbs.potts_rule with base='tree'), or an anchor: pbs.anchored_rule where "
-            "pbs.fit_potts finds the mode"
-        )
-    beyond = float(facts["beyond"].max())
-    if beyond > 1e-4 and rule is not None:
-        return (
-            f"more nodes: up to {beyond:.2g} of the sum lies beyond the last node "
-            f"({rule.reach.highest:g}); they should reach {float(facts['needed'].max()):g}"
-        )
-    return (
-        "more nodes, or another base: one whose mass lies where the summand's does, with no "
-        "lighter tails"
+    part, seen = parts[worst], check.isel(normalizer=worst)
+    facts = Facts(
+        compared=part.reference is not None,
+        beyond=float(seen["beyond"].max()),
+        needed=float(seen["needed"].max()),
     )
+    return f"{part.name}: {part.found.normalizer.remedy(facts)}"
 
 
 def _report(check: xr.Dataset) -> str:

@@ -26,13 +26,9 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
-from pymc_bayessum.diagnostics.references import Reference, ReferenceValue, choose_reference
-from pymc_bayessum.normalizers.logsum import (
-    Normalizer,
-    describe_normalizer,
-    find_normalizers,
-    log_normalizer,
-)
+from pymc_bayessum.arguments import as_generator
+from pymc_bayessum.normalizers.node import Found, LogZ, find
+from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
 
 __all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
 
@@ -45,8 +41,13 @@ class Part(NamedTuple):
     """A normaliser of the model, its name and what it is held against."""
 
     name: str
-    normalizer: Normalizer
+    found: Found
     reference: Reference | None
+
+    @property
+    def description(self) -> str:
+        """What it is held against, in words."""
+        return "none" if self.reference is None else self.reference.description
 
 
 class Seen(NamedTuple):
@@ -100,7 +101,13 @@ class Evaluator:
         The free variables, in the order a draw holds their values.
     """
 
-    def __init__(self, model: pm.Model, compile_kwargs: dict[str, Any], random_seed: Any):
+    def __init__(
+        self,
+        model: pm.Model,
+        posterior: xr.Dataset,
+        compile_kwargs: dict[str, Any],
+        random_seed: Any,
+    ):
         flat = remove_value_transforms(model)
         self.names = [rv.name for rv in flat.free_RVs]
         self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
@@ -110,19 +117,22 @@ class Evaluator:
         # The copy without transforms has forgotten the order of the variables.
         order = [v.name for v in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
         found = _find({name: factors[name] for name in order})
-        self.parts = [
-            Part(name, each, choose_reference(each, self.variables, compile_kwargs, random_seed))
-            for name, each in found.items()
-        ]
         options = {"on_unused_input": "ignore", **compile_kwargs}
-        outputs: list[Variable] = []
-        for each in found.values():
-            outputs += [each.log_z, _stated_sd(each), *_companions(each), *each.inputs]
-        self._normalizers = pytensor.function(self.variables, outputs, **options)
-        self._normalizers.trust_input = True
+        self._compiled = [
+            _compile(self.variables, [each.log_z, _stated_sd(each), *each.theta], options)
+            for each in found.values()
+        ]
         self._log_ratio = _compile_log_ratio(
             list(factors.values()), list(found.values()), self.variables, options
         )
+        draws = self.as_draws(posterior)
+        some = draws[:: max(1, len(draws) // PREPARED_DRAWS)]
+        rng = as_generator(random_seed)
+        self.parts = []
+        for (name, each), function in zip(found.items(), self._compiled, strict=True):
+            values = [[np.asarray(v) for v in function(*draw)[2:]] for draw in some]
+            asked = Asked(each.theta, values, self.variables, compile_kwargs, rng)
+            self.parts.append(Part(name, each, each.normalizer.reference(asked)))
 
     def as_draws(self, posterior: xr.Dataset) -> list[list[np.ndarray]]:
         """Return for each draw the values of the free variables, in the types of the model."""
@@ -150,21 +160,20 @@ class Evaluator:
         return log_ratio, list(map(_in_numbers, now.log_z, now.sd, now.reference, alone))
 
     def _arrays(self, draw: Sequence[np.ndarray]) -> "_Arrays":
-        outputs = iter(map(np.asarray, self._normalizers(*draw)))
         now = _Arrays([], [], [], [])
-        for part in self.parts:
-            now.log_z.append(next(outputs))
-            now.sd.append(next(outputs))
-            now.companions.extend(next(outputs) for _ in _companions(part.normalizer))
-            inputs = [next(outputs) for _ in part.normalizer.inputs]
-            now.reference.append(_reference_value(part, draw, inputs, now.log_z[-1]))
+        for part, function in zip(self.parts, self._compiled, strict=True):
+            log_z, sd, *theta = map(np.asarray, function(*draw))
+            now.log_z.append(log_z)
+            now.sd.append(sd)
+            now.theta.extend(theta)
+            now.reference.append(_reference_value(part, draw, theta, log_z))
         return now
 
     def _change(
         self, draw: Sequence[np.ndarray], now: "_Arrays", log_zs: Sequence[np.ndarray]
     ) -> float:
         """Return by how much the logp rises when each log Z takes another value."""
-        return float(self._log_ratio(*draw, *now.companions, *now.log_z, *log_zs))
+        return float(self._log_ratio(*draw, *now.theta, *now.log_z, *log_zs))
 
     def log_ratio_at(self, point: Mapping[str, Any]) -> float:
         """Return the change of the logp to its reference at a point, given by names."""
@@ -186,19 +195,6 @@ class Evaluator:
                 seen.append(row)
                 progress.advance(task)
         return np.array(ratios), seen
-
-    def prepare(self, posterior: xr.Dataset) -> None:
-        """Show some of the draws to the references that want to see them beforehand."""
-        draws = self.as_draws(posterior)
-        some = draws[:: max(1, len(draws) // PREPARED_DRAWS)]
-        outputs = [self._normalizers(*draw) for draw in some]
-        start = 0
-        for part in self.parts:
-            start += 2 + len(_companions(part.normalizer))
-            stop = start + len(part.normalizer.inputs)
-            if part.reference is not None:
-                part.reference.prepare([list(map(np.asarray, row[start:stop])) for row in outputs])
-            start = stop
 
     def affordable(self, posterior: xr.Dataset, time_budget: float) -> int:
         """Return how many draws can be evaluated within so many seconds, at least one."""
@@ -227,7 +223,7 @@ class _Arrays(NamedTuple):
 
     log_z: list[np.ndarray]
     sd: list[np.ndarray]
-    companions: list[np.ndarray]
+    theta: list[np.ndarray]
     reference: list[ReferenceValue]
 
 
@@ -259,9 +255,9 @@ def _simplify(factors: list[Variable]) -> list[Variable]:
     """
     graph = FunctionGraph(outputs=factors, clone=False)
     for node in graph.toposort():
-        if not isinstance(node.op, HasInnerGraph) or describe_normalizer(node.op, node) is not None:
+        if not isinstance(node.op, HasInnerGraph) or isinstance(node.op, LogZ):
             continue
-        if not find_normalizers(node.op.inner_outputs):
+        if not find(node.op.inner_outputs):
             continue
         if isinstance(node.op, OpFromGraph):
             graph.replace_all(list(zip(node.outputs, inline_ofg_node(node), strict=True)))
@@ -271,12 +267,12 @@ def _simplify(factors: list[Variable]) -> list[Variable]:
     return list(graph.outputs)
 
 
-def _find(factors: Mapping[str, Variable]) -> dict[str, Normalizer]:
+def _find(factors: Mapping[str, Variable]) -> dict[str, Found]:
     """Return the normalisers in the terms of a logp, each by the name of its term."""
-    found: dict[str, Normalizer] = {}
+    found: dict[str, Found] = {}
     for name, factor in factors.items():
         known = {each.log_z for each in found.values()}
-        here = [each for each in find_normalizers(factor) if each.log_z not in known]
+        here = [each for each in find([factor]) if each.log_z not in known]
         for number, each in enumerate(here):
             found[name if len(here) == 1 else f"{name}[{number}]"] = each
     if not found:
@@ -287,28 +283,31 @@ def _find(factors: Mapping[str, Variable]) -> dict[str, Normalizer]:
     return found
 
 
-def _stated_sd(normalizer: Normalizer) -> Variable:
-    """Return the standard deviation that the normaliser itself states for log Z, NaN for none."""
-    if normalizer.sd is not None:
-        return normalizer.sd
-    if normalizer.rule is None or normalizer.log_f is None:
-        return pt.constant(np.nan)
-    return log_normalizer(normalizer.log_f, normalizer.rule, return_sd=True)[1]
+def _stated_sd(found: Found) -> Variable:
+    """Return the standard deviation that the normaliser itself states for log Z, 0 if exact."""
+    sd = found.normalizer.sd(pt, *found.theta)
+    return pt.constant(0.0) if sd is None else sd
+
+
+def _compile(inputs: Sequence[Variable], outputs: Any, options: dict[str, Any]) -> Any:
+    function = pytensor.function(inputs, outputs, **options)
+    function.trust_input = True
+    return function
 
 
 def _compile_log_ratio(
     factors: Sequence[Variable],
-    normalizers: Sequence[Normalizer],
+    normalizers: Sequence[Found],
     variables: Sequence[Variable],
     options: dict[str, Any],
 ) -> Any:
     """Compile the change of the logp as a function of a draw, old log Zs and new log Zs.
 
-    The normalisers are inputs here, so none is evaluated; and whatever a term does with its log Z
-    (mixtures, truncation, weights) is done exactly.
+    The normalisers and their parameters are inputs here, so none is evaluated; and whatever a term
+    does with its log Z (mixtures, truncation, weights) is done exactly.
     """
     log_zs = [each.log_z for each in normalizers]
-    others = [other for each in normalizers for other in _companions(each)]
+    others = [part for each in normalizers for part in each.theta]
     affected = [factor for factor in factors if set(log_zs) & set(ancestors([factor]))]
     shared, old, new = ([v.type() for v in vs] for vs in (others, log_zs, log_zs))
     before, after = (
@@ -325,22 +324,13 @@ def _compile_log_ratio(
         for b, a in zip(before, after, strict=True)
     ]
     total = pt.add(*changes, 0.0)
-    function = pytensor.function([*variables, *shared, *old, *new], total, **options)
-    function.trust_input = True
-    return function
-
-
-def _companions(normalizer: Normalizer) -> list[Variable]:
-    """Return what the node of a normaliser computes along with log Z."""
-    node = normalizer.log_z.owner
-    assert node is not None
-    return [output for output in node.outputs if output is not normalizer.log_z]
+    return _compile([*variables, *shared, *old, *new], total, options)
 
 
 def _reference_value(
-    part: Part, draw: Sequence[np.ndarray], inputs: Sequence[np.ndarray], log_z: np.ndarray
+    part: Part, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray], log_z: np.ndarray
 ) -> ReferenceValue:
     """Return the reference; without one the normaliser stands for itself, infinitely uncertain."""
     if part.reference is None:
         return ReferenceValue(log_z, sd=np.inf)
-    return part.reference(draw, inputs)
+    return part.reference(draw, theta)

@@ -43,7 +43,7 @@ from pymc_bayessum.graphs.annealing import LogConstant, log_constant
 from pymc_bayessum.graphs.coordinates import Coordinates, identifiable
 from pymc_bayessum.graphs.estimates import (
     V_LIMIT,
-    EstimatedLogZ,
+    Estimated,
     exact_plan,
     model_layout,
     numeric_parameters,
@@ -51,6 +51,7 @@ from pymc_bayessum.graphs.estimates import (
     symbolic_parameters,
 )
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.node import log_z
 
 __all__ = ["AnchoredRule", "anchored_rule", "anchored_rule_at", "mbar"]
 
@@ -175,6 +176,14 @@ class AnchoredRule:
     _test_covariances: np.ndarray = field(repr=False)
 
     @property
+    def remedy(self) -> str:
+        """What to do where it was not good enough."""
+        return (
+            "another anchor: pbs.anchored_rule where pbs.fit_potts finds the mode, or at several "
+            "points around it"
+        )
+
+    @property
     def centre(self) -> np.ndarray:
         """Parameter vector of the first anchor, shape (d,)."""
         return self.anchors[0]
@@ -199,7 +208,8 @@ class AnchoredRule:
         now = product(xp, theta, self.coordinates.read.T) + self.coordinates.read_origin
         return now, now - self.coordinates.of(self.centre)
 
-    def _log_z(self, xp: Any, theta: Any) -> Any:
+    def log_z_at(self, xp: Any, theta: Any) -> Any:
+        """Log Z of parameter vectors (..., d)."""
         now, step = self._coordinates(xp, theta)
         terms = product(xp, now, self._rows.T) + self._log_weights
         peak = xp.max(terms, axis=-1, keepdims=True)
@@ -214,7 +224,7 @@ class AnchoredRule:
         scale = 1.0 + xp.max(xp.abs(theta), axis=-1)
         return xp.where(xp.max(xp.abs(missed), axis=-1) <= 1e-6 * scale, value, np.inf)
 
-    def _change_variance(self, xp: Any, theta: Any) -> Any:
+    def change_variance(self, xp: Any, theta: Any) -> Any:
         """Variance of log Z(theta) - log Z(centre), from influences on draws held out."""
         now, step = self._coordinates(xp, theta)
         here = _normalised(xp, product(xp, now, self._test_rows.T) + self._test_log_weights)
@@ -230,8 +240,9 @@ class AnchoredRule:
         spread = (batches - batches.mean(axis=0)) / np.sqrt(len(batches) * (len(batches) - 1.0))
         return sampling + self._trust**2 * xp.sum(product(xp, step, spread.T) ** 2, axis=-1)
 
-    def _log_z_sd(self, xp: Any, theta: Any) -> Any:
-        return xp.sqrt(self._change_variance(xp, theta) + self.constant.sd**2)
+    def sd_at(self, xp: Any, theta: Any) -> Any:
+        """Predicted error of log Z, that of the constant included."""
+        return xp.sqrt(self.change_variance(xp, theta) + self.constant.sd**2)
 
     def log_z(self, h: Any, J: Any) -> Variable:
         """Symbolic log Z: a convex function of the parameters, finite for all that it can read.
@@ -242,20 +253,20 @@ class AnchoredRule:
             In the shapes of ``layout``, with optional leading batch dimensions. A rule for an
             affine family of parameters gives +inf outside of that family.
         """
-        return EstimatedLogZ(rule=self)(symbolic_parameters(self.layout, h, J))
+        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
 
     def log_z_sd(self, h: Any, J: Any) -> Variable:
         """Symbolic predicted standard error of log Z, that of the constant included."""
-        return self._log_z_sd(pt, symbolic_parameters(self.layout, h, J))
+        return self.sd_at(pt, symbolic_parameters(self.layout, h, J))
 
     def value(self, h: Any, J: Any) -> float:
         """Log Z at numeric parameters."""
-        return float(self._log_z(np, numeric_parameters(self.layout, h, J)))
+        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
 
     def change_sd(self, h: Any, J: Any) -> float:
         """Predicted error of log Z less log Z at the centre: what a posterior depends on."""
         theta = numeric_parameters(self.layout, h, J)
-        return float(np.sqrt(self._change_variance(np, theta)))
+        return float(np.sqrt(self.change_variance(np, theta)))
 
     def relative_log_z(self, point: np.ndarray) -> float:
         """Log Z at coordinates, without the constant and the tilt: for optimisers."""
@@ -336,7 +347,7 @@ class AnchoredRule:
         ratio = self._test_rows @ now + self._test_log_weights
         weights = softmax(ratio)
         v = self.v(theta)
-        error = float(np.sqrt(self._change_variance(np, theta)))
+        error = float(np.sqrt(self.change_variance(np, theta)))
         scale = self.n_nodes / len(self._test_rows) / self.inflation
         return {
             "method": f"anchored, {len(self.anchors)} anchor(s), {self.moments.method} mean",
@@ -348,7 +359,7 @@ class AnchoredRule:
             "V": v,
             "var_g": float(ratio.var(ddof=1)),
             "ess": float(scale / np.square(weights).sum()),
-            "log_z": float(self._log_z(np, theta)),
+            "log_z": float(self.log_z_at(np, theta)),
             "predicted_error": error,
             "constant_error": self.constant.sd,
             "rows_times_error": n_rows * error,

@@ -34,7 +34,7 @@ from pymc_bayessum.graphs.bases import (
 )
 from pymc_bayessum.graphs.estimates import (
     V_LIMIT,
-    EstimatedLogZ,
+    Estimated,
     data_rows,
     model_layout,
     numeric_parameters,
@@ -46,6 +46,7 @@ from pymc_bayessum.graphs.samplers import sample_gibbs
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.measures import Measure, ProductCategorical, TreeCategorical, UniformCategorical
+from pymc_bayessum.normalizers.node import log_z
 from pymc_bayessum.solve.gram import DenseGram, factorize_dense
 
 __all__ = ["DECAY_GRID", "PottsRule", "potts_rule"]
@@ -104,6 +105,19 @@ class PottsRule:
     _test_log_base: np.ndarray = field(repr=False)
 
     @property
+    def is_absolute(self) -> bool:
+        """Always: the base is normalised."""
+        return True
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it was not good enough."""
+        return (
+            "another base (pbs.potts_rule with base='tree'), or an anchor: pbs.anchored_rule where "
+            "pbs.fit_potts finds the mode"
+        )
+
+    @property
     def n_nodes(self) -> int:
         """Number of nodes."""
         return len(self.nodes)
@@ -134,7 +148,8 @@ class PottsRule:
         d = self.layout.n_parameters
         return product(xp, theta, self._solved[:, :d].T) - self._solved[:, d]
 
-    def _log_z(self, xp: Any, theta: Any) -> Any:
+    def log_z_at(self, xp: Any, theta: Any) -> Any:
+        """Log Z of parameter vectors, +inf where the signed sum is not positive."""
         peak, terms, weights = self._terms(xp, theta)
         total = xp.sum(weights * terms, axis=-1)
         sound = total > 0.0
@@ -142,7 +157,7 @@ class PottsRule:
         value = xp.log(xp.where(sound, total, 1.0)) + peak[..., 0]
         return xp.where(sound, value, np.inf)
 
-    def _log_z_sd(self, xp: Any, theta: Any) -> Any:
+    def sd_at(self, xp: Any, theta: Any) -> Any:
         """Larger of the process's own sd and the error of a control variate on other draws."""
         _, terms, weights = self._terms(xp, theta)
         total = xp.sum(weights * terms, axis=-1)
@@ -180,24 +195,24 @@ class PottsRule:
         h, J : TensorVariable or array_like
             In the shapes of ``layout``, with optional leading batch dimensions.
         """
-        return EstimatedLogZ(rule=self)(symbolic_parameters(self.layout, h, J))
+        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
 
     def log_z_sd(self, h: Any, J: Any) -> Variable:
         """Symbolic predicted standard error of log Z, +inf where there is no log Z."""
-        return self._log_z_sd(pt, symbolic_parameters(self.layout, h, J))
+        return self.sd_at(pt, symbolic_parameters(self.layout, h, J))
 
     def value(self, h: Any, J: Any) -> float:
         """Log Z at numeric parameters."""
-        return float(self._log_z(np, numeric_parameters(self.layout, h, J)))
+        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
 
     def sd(self, h: Any, J: Any) -> float:
         """Predicted standard error of log Z at numeric parameters."""
-        return float(self._log_z_sd(np, numeric_parameters(self.layout, h, J)))
+        return float(self.sd_at(np, numeric_parameters(self.layout, h, J)))
 
     @property
     def predicted_error(self) -> float:
         """Predicted standard error of log Z at the parameters the base was fitted to."""
-        return float(self._log_z_sd(np, self.point))
+        return float(self.sd_at(np, self.point))
 
     @property
     def reach(self) -> str:
@@ -229,7 +244,7 @@ class PottsRule:
         ratio = self._test_statistics @ theta - self._test_log_base
         terms = np.exp(ratio - ratio.max())
         variance = float(ratio.var(ddof=1))
-        error = float(self._log_z_sd(np, theta))
+        error = float(self.sd_at(np, theta))
         return {
             "method": f"BayesSum, {type(self.base).__name__} base",
             "n_nodes": self.n_nodes,
@@ -237,7 +252,7 @@ class PottsRule:
             "V": variance,
             "var_g": variance,
             "ess": float(terms.sum() ** 2 / np.square(terms).sum()),
-            "log_z": float(self._log_z(np, theta)),
+            "log_z": float(self.log_z_at(np, theta)),
             "predicted_error": error,
             "rows_times_error": n_rows * error,
             "flagged": variance > V_LIMIT,

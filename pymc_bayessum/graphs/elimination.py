@@ -27,6 +27,8 @@ AFFORDABLE_ENTRIES = 2e6
 #: Table entries and bytes up to which elimination is done at all, when asked for.
 LARGEST_ENTRIES = 5e8
 LARGEST_MEMORY = 4e9
+#: What a reference by elimination is called.
+ELIMINATION = "elimination on the graph"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +93,16 @@ class EliminationPlan:
         value = np.full(1, np.nan)
         call_native("log_partition", *self._full(h, J), self.packed, value)
         return float(value[0])
+
+    def log_partitions(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
+        """Log Z of a batch of full parameters ``h`` (..., L, S) and ``J`` (..., E, S, S)."""
+        batch = np.broadcast_shapes(h.shape[:-2], J.shape[:-3])
+        fields = np.broadcast_to(h, (*batch, *h.shape[-2:]))
+        couplings = np.broadcast_to(J, (*batch, *J.shape[-3:]))
+        values = np.empty(batch)
+        for index in np.ndindex(batch):
+            values[index] = self.log_partition(fields[index], couplings[index])
+        return values
 
     def marginals(self, h: np.ndarray, J: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Log Z, site marginals (L, S) and edge marginals (E, S, S)."""

@@ -19,7 +19,7 @@ from pytensor.tensor.rewriting.basic import register_canonicalize
 from pytensor.tensor.symbolic import TensorSymbolicOp
 
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.normalizers.logsum import normalized
+from pymc_bayessum.normalizers.node import normalized
 
 __all__ = ["RowLogp", "row_logp", "symbolic_energy"]
 

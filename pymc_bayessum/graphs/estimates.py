@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.replace import _vectorize_node
-from pytensor.tensor.symbolic import TensorSymbolicOp
+from pytensor.graph.basic import Variable
 
-from pymc_bayessum.graphs.elimination import EliminationPlan, elimination_plan
+from pymc_bayessum.graphs.elimination import ELIMINATION, EliminationPlan, elimination_plan
 from pymc_bayessum.graphs.statistics import PottsLayout, ising_layout, potts_layout
-from pymc_bayessum.normalizers.logsum import Normalizer, describe_normalizer
+from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
 
 __all__ = [
     "V_LIMIT",
-    "EstimatedLogZ",
+    "Estimated",
     "data_rows",
     "exact_plan",
     "model_layout",
@@ -34,64 +32,48 @@ UNROLLED = 8
 ONE_OFF_ENTRIES = 1e8
 
 
-class EstimatedLogZ(TensorSymbolicOp):
-    """Log Z of a graph model as its normaliser estimates it, a function of theta (..., d).
-
-    A named node until compilation, so that diagnostics find it; then inlined.
+@dataclass(frozen=True, eq=False)
+class Estimated:
+    """The normaliser of a rule on a graph, `PottsRule` or `AnchoredRule`, as a function of theta.
 
     Parameters
     ----------
     rule : PottsRule or AnchoredRule
     """
 
-    __props__ = ("rule",)
-    inline = True
+    rule: Any
 
-    def __init__(self, *, rule: Any, input_types: Any = None, **kwargs: Any):
-        self.rule = rule
-        super().__init__(input_types=input_types, **kwargs)
+    @property
+    def is_absolute(self) -> bool:
+        """Whether the rule knows the constant at its anchor."""
+        return self.rule.is_absolute
 
-    def build_inner_graph(self, theta: Any) -> list[Any]:
-        """Write log Z in elementwise operations and reductions, which every backend has."""
-        return [self.rule._log_z(pt, theta)]
+    def log_z(self, xp: Any, theta: Any) -> Any:
+        """Log Z of parameter vectors (..., d)."""
+        return self.rule.log_z_at(xp, theta)
 
-    def __str__(self) -> str:
-        """Name without the arrays of the rule."""
-        return f"EstimatedLogZ{{{type(self.rule).__name__}}}"
+    def sd(self, xp: Any, theta: Any) -> Any:
+        """Predicted standard error of log Z."""
+        return self.rule.sd_at(xp, theta)
 
+    def reference(self, asked: Asked) -> Reference:
+        """Elimination where a few passes are cheap, else draws around the posterior."""
+        layout = self.rule.layout
+        plan = exact_plan(layout)
+        if plan is None:
+            # Anchors are estimates themselves.
+            from pymc_bayessum.graphs.anchor_reference import AnchoredReference
 
-@_vectorize_node.register(EstimatedLogZ)
-def _vectorize(op: EstimatedLogZ, node: Apply, theta: Any) -> Any:
-    return op(theta).owner
+            return AnchoredReference(self.rule, asked)
 
+        def exact(theta: np.ndarray) -> np.ndarray:
+            return plan.log_partitions(*layout.expand(*layout.unflatten(theta)))
 
-@describe_normalizer.register(EstimatedLogZ)
-def _describe(op: EstimatedLogZ, node: Apply) -> Normalizer:
-    layout = op.rule.layout
-    plan = exact_plan(layout)
-    (theta,) = node.inputs
-    return Normalizer(
-        log_z=node.outputs[0],
-        inputs=(theta,),
-        reference=None if plan is None else _Elimination(layout, plan),
-        sd=op.rule._log_z_sd(pt, theta),
-    )
+        return Given(exact, ELIMINATION)
 
-
-@dataclass(frozen=True)
-class _Elimination:
-    """Exact log Z of parameter vectors, to hold estimates against."""
-
-    layout: PottsLayout
-    plan: EliminationPlan
-    description: str = "elimination on the graph"
-
-    def __call__(self, theta: np.ndarray) -> np.ndarray:
-        values = np.empty(theta.shape[:-1])
-        for index in np.ndindex(values.shape):
-            fields, couplings = self.layout.expand(*self.layout.unflatten(theta[index]))
-            values[index] = self.plan.log_partition(fields, couplings)
-        return values
+    def remedy(self, facts: Facts) -> str:
+        """Say what the rule says."""
+        return self.rule.remedy
 
 
 def exact_plan(layout: PottsLayout) -> EliminationPlan | None:

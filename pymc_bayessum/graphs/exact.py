@@ -31,6 +31,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.graphs.elimination import (
+    ELIMINATION,
     LARGEST_ENTRIES,
     LARGEST_MEMORY,
     EliminationPlan,
@@ -40,7 +41,8 @@ from pymc_bayessum.graphs.elimination import (
 )
 from pymc_bayessum.graphs.elimination_passes import NATIVE_VERSION, native_symbol
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.normalizers.logsum import Normalizer, describe_normalizer
+from pymc_bayessum.normalizers.node import log_z
+from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
 
 __all__ = ["ExactNormalizer", "LogPartition", "Marginals", "MarginalsTangent"]
 
@@ -329,6 +331,37 @@ def _jax_functions(plan: EliminationPlan) -> tuple[Callable[..., Any], ...]:
 
 
 @dataclass(frozen=True)
+class Elimination:
+    """The normaliser of full parameters, fields (..., L, S) and couplings (..., E, S, S)."""
+
+    plan: EliminationPlan
+
+    @property
+    def is_absolute(self) -> bool:
+        """Always."""
+        return True
+
+    def log_z(self, xp: Any, fields: Any, couplings: Any) -> Any:
+        """Log Z by the compiled passes, or by the Op around them."""
+        if xp is np:
+            return self.plan.log_partitions(fields, couplings)
+        op: Any = LogPartition(self.plan)
+        batched = fields.type.ndim > 2 or couplings.type.ndim > 3
+        return (Blockwise(op) if batched else op)(fields, couplings)
+
+    def sd(self, xp: Any, fields: Any, couplings: Any) -> None:
+        """None: it is exact."""
+
+    def reference(self, asked: Asked) -> Reference:
+        """Itself: there is nothing better."""
+        return Given(self.plan.log_partitions, ELIMINATION)
+
+    def remedy(self, facts: Facts) -> str:
+        """Say what can be wrong with a sum that leaves nothing out."""
+        return "a prior that keeps h and J finite: elimination is exact wherever they are"
+
+
+@dataclass(frozen=True)
 class ExactNormalizer:
     r"""Exact log Z of a Potts or Ising model by variable elimination.
 
@@ -402,11 +435,7 @@ class ExactNormalizer:
 
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z of parameters in the layout's shapes, or of a batch of them."""
-        fields, couplings = (pt.as_tensor_variable(part) for part in self.layout.expand(h, J))
-        op: Any = LogPartition(self.plan)
-        if fields.type.ndim > 2 or couplings.type.ndim > 3:
-            op = Blockwise(op)
-        return op(fields, couplings)
+        return log_z(Elimination(self.plan), *self.layout.expand(h, J))
 
     def log_z_sd(self, h: Any, J: Any) -> TensorVariable:
         """Zeros, one for each log Z."""
@@ -437,27 +466,3 @@ class ExactNormalizer:
 def _widest(plan: EliminationPlan) -> int:
     """Width at which every step of the graph could just be as large as the widest."""
     return max(0, math.floor(math.log(LARGEST_ENTRIES / plan.n_sites, max(2, plan.n_states))) - 1)
-
-
-def _describe(op: LogPartition, node: Apply) -> Normalizer:
-    plan = op.plan
-
-    def reference(h: np.ndarray, J: np.ndarray) -> np.ndarray:
-        batch = np.broadcast_shapes(h.shape[:-2], J.shape[:-3])
-        fields = np.broadcast_to(h, (*batch, *h.shape[-2:]))
-        couplings = np.broadcast_to(J, (*batch, *J.shape[-3:]))
-        values = np.empty(batch)
-        for index in np.ndindex(batch):
-            values[index] = plan.log_partition(fields[index], couplings[index])
-        return values
-
-    reference.description = "elimination on the graph"  # type: ignore[attr-defined]
-    return Normalizer(log_z=node.outputs[0], inputs=tuple(node.inputs), reference=reference)
-
-
-describe_normalizer.register(LogPartition)(_describe)
-
-
-@describe_normalizer.register(Blockwise)
-def _describe_batch(op: Blockwise, node: Apply) -> Normalizer | None:
-    return _describe(op.core_op, node) if isinstance(op.core_op, LogPartition) else None

@@ -22,7 +22,6 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.counts.cmp_sums.ops import LoadForJax
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.elimination import (
     AFFORDABLE_ENTRIES,
@@ -34,7 +33,8 @@ from pymc_bayessum.graphs.energies import row_logp, symbolic_energy
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
-from pymc_bayessum.normalizers.logsum import log_normalizer
+from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["Ising", "Potts"]

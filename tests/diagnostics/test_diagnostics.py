@@ -11,7 +11,9 @@ import xarray as xr
 from pytensor.compile.builders import OpFromGraph
 
 import pymc_bayessum as pbs
-from pymc_bayessum import datasets, diagnostics, evaluation
+from pymc_bayessum import datasets
+from pymc_bayessum.diagnostics import check as diagnostics
+from pymc_bayessum.diagnostics import evaluation
 from pymc_bayessum.diagnostics.check import CheckedTree
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from graph_models import listed
 
-from pymc_bayessum import graphs, potts_moments
+from pymc_bayessum import graphs
+from pymc_bayessum.graphs import moments as potts_moments
 from pymc_bayessum.graphs.moments import (
     block_moments,
     conditionals,

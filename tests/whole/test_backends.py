@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from pymc_bayessum import kernels, measures
-from pymc_bayessum.normalizers.logsum import log_normalizer, normalized
+from pymc_bayessum.normalizers import log_normalizer, normalized
 from pymc_bayessum.rules.rule import bayes_sum
 from pymc_bayessum.unnormalized import Unnormalized
 

@@ -6,7 +6,6 @@ Op of one order more.
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -17,10 +16,8 @@ from numba import njit
 from pytensor.compile.mode import optdb
 from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, _vectorize_not_needed
-from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.link.numba.dispatch.basic import (
     numba_njit,
     register_funcify_default_op_cache_key,
@@ -30,6 +27,8 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.counts.cmp_sums import sums as kernels
 from pymc_bayessum.counts.cmp_sums.sums import derivative_orders
+from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.logsum import sum_to
 
 
 class _RowwiseOp(Op):
@@ -119,7 +118,7 @@ class CMPCumulants(_RowwiseOp):
         """Chain every cotangent with the derivatives of one order more."""
         higher = None if self.order == 3 else CMPCumulants(self.order + 1)
         by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
-        return [_sum_to(by_eta, inputs[0]), _sum_to(by_nu, inputs[1])]
+        return [sum_to(by_eta, inputs[0]), sum_to(by_nu, inputs[1])]
 
 
 class CMPFromMean(_RowwiseOp):
@@ -168,8 +167,8 @@ class CMPFromMean(_RowwiseOp):
             )
             by_mu = g_mu * eta_by_mu
         return [
-            _sum_to(by_mu + by_eta * eta_by_mu, log_mu),
-            _sum_to(by_nu + by_eta * eta_by_nu, nu),
+            sum_to(by_mu + by_eta * eta_by_mu, log_mu),
+            sum_to(by_nu + by_eta * eta_by_nu, nu),
         ]
 
 
@@ -208,7 +207,7 @@ class CMPTail(_RowwiseOp):
         x, eta, nu = inputs
         higher = None if self.order == 2 else CMPTail(self.upper, self.order + 1)
         by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
-        return [x.zeros_like(), _sum_to(by_eta, eta), _sum_to(by_nu, nu)]
+        return [x.zeros_like(), sum_to(by_eta, eta), sum_to(by_nu, nu)]
 
 
 class CMPQuantile(_RowwiseOp):
@@ -322,20 +321,6 @@ def _connected(names: Sequence[Any], cotangents: Sequence[Variable]) -> dict[Any
     }
 
 
-def _sum_to(gradient: Any, like: Any) -> Any:
-    """Sum over the axes along which ``like`` was broadcast."""
-    if isinstance(gradient.type, NullType):
-        return gradient
-    axes = tuple(
-        i
-        for i, (one, wide) in enumerate(
-            zip(like.type.broadcastable, gradient.type.broadcastable, strict=True)
-        )
-        if one and not wide
-    )
-    return pt.sum(gradient, axis=axes, keepdims=True) if axes else gradient
-
-
 # PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
 VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.*"))))
 
@@ -405,28 +390,6 @@ def _numba_funcify(op, node, **kwargs):
             return (*head, out[9].reshape(shape))
 
     return numba_njit(rowwise), VERSION
-
-
-class LoadForJax(GraphRewriter):
-    """Rewrite nothing, but import a module once a graph is compiled for JAX.
-
-    The module registers what JAX needs to know. Importing it, and JAX, with the package would slow
-    that down for everybody.
-
-    Parameters
-    ----------
-    module : str
-    """
-
-    def __init__(self, module: str) -> None:
-        self.module = module
-
-    def add_requirements(self, fgraph: Any) -> None:
-        """Require nothing."""
-
-    def apply(self, fgraph: Any) -> None:
-        """Import the module."""
-        import_module(self.module)
 
 
 optdb.register(

@@ -5,19 +5,17 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_bayessum as pbs
-from pymc_bayessum import graphs, kernels, measures
+from pymc_bayessum import kernels, measures
 from pymc_bayessum.diagnostics.evaluation import PLAIN
-from pymc_bayessum.diagnostics.references import _Anchored, choose_reference
-from pymc_bayessum.graphs.anchors import anchored_rule
-from pymc_bayessum.graphs.elimination import elimination_plan
-from pymc_bayessum.normalizers.logsum import Normalizer, find_normalizers
+from pymc_bayessum.normalizers import Asked
 
 THETA = pt.dvector("theta")
 
 
 def reference_of(log_f, rule):
-    (found,) = find_normalizers(pbs.log_normalizer(log_f, rule))
-    return choose_reference(found, [THETA], {"mode": PLAIN}, 1)
+    (found,) = pbs.find_normalizers(pbs.log_normalizer(log_f, rule))
+    asked = Asked(found.theta, [], [THETA], {"mode": PLAIN}, np.random.default_rng(1))
+    return found.normalizer.reference(asked)
 
 
 def at(reference, *theta):
@@ -90,31 +88,25 @@ def test_a_tensor_cannot_be_evaluated_elsewhere():
     assert reference_of(-THETA[0] * rule.nodes, rule) is None
 
 
-def test_its_own_reference_comes_first():
-    own = Normalizer(THETA.sum(), (THETA,), reference=lambda theta: theta.sum() + 1)
-    value = choose_reference(own, [THETA])([], [np.array([1.0, 2.0])])
-    assert value.log_z == 4.0
+def test_a_summand_of_many_operations():
+    """Indexing, reductions and symbolic Ops are applied anew at the other nodes."""
+
+    def log_f(x):
+        table = pt.stack([-THETA[0] * x, -2.0 * THETA[0] * x - pt.gammaln(x + 1.0)])
+        return pt.logsumexp(table, axis=0) + pt.special.log_softmax(THETA)[pt.minimum(x, 1)]
+
+    reference = reference_of(log_f, pbs.geometric_rule(0.5, n=4))
+    x = np.arange(400)
+    terms = np.exp(-0.1 * x) + np.cumprod(np.concatenate([[1.0], np.exp(-0.2) / x[1:]]))
+    shares = np.exp([0.1, 0.4]) / np.exp([0.1, 0.4]).sum()
+    exact = np.log((terms * shares[np.minimum(x, 1)]).sum())
+    assert at(reference, 0.1, 0.4).log_z == pytest.approx(exact, rel=1e-11)
 
 
-def test_states_around_the_posterior_for_graphs_without_elimination():
-    edges = graphs.grid(4, 4)
-    rule = anchored_rule(0.1, 0.35, edges, ising=True, n=2000, rng=0)
-    layout = rule.layout
-    rng = np.random.default_rng(3)
-    thetas = rng.normal([0.1, 0.35], 0.03, size=(60, 2))
-    reference = _Anchored(rule, 5)
-    reference.prepare([[theta] for theta in thetas])
-    plan = elimination_plan(edges, 16, 2)
-    exact, found, noise, sds = [], [], [], []
-    for theta in thetas:
-        value = reference([], [theta])
-        exact.append(plan.log_partition(*layout.expand(*layout.unflatten(theta))))
-        found.append(value.log_z)
-        noise.append(value.noise)
-        sds.append(value.sd)
-    # What varies over the draws must be right; the constant is that of the rule.
-    error = np.array(found) - exact
-    assert error.std() < 5e-3
-    assert abs(error.mean()) < 0.05
-    assert max(sds) < 0.03
-    assert np.std(noise) < 8e-3
+def test_with_a_shift():
+    rule = pbs.geometric_rule(0.5, n=4)
+    value = pbs.log_normalizer(lambda x: -THETA[0] * x, rule, shift=0.0 * THETA[0])
+    (found,) = pbs.find_normalizers(value)
+    asked = Asked(found.theta, [], [THETA], {"mode": PLAIN}, np.random.default_rng(1))
+    value = found.normalizer.reference(asked)([np.array([0.5])], [])
+    assert value.log_z == pytest.approx(-np.log1p(-np.exp(-0.5)), rel=1e-11)

@@ -1,0 +1,72 @@
+"""Independent draws around a posterior, to hold an estimated log Z of a graph model against."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pymc_bayessum.graphs.anchors import anchored_rule_at
+from pymc_bayessum.normalizers.protocol import Asked, ReferenceValue
+
+__all__ = ["AnchoredReference"]
+
+#: States drawn around the posterior for each of two independent halves of a reference.
+ANCHORED_NODES = 8_000
+#: Principal axes of the posterior with an anchor on either side, where there are not more.
+MOST_AXES = 4
+
+
+class AnchoredReference:
+    """States drawn at the posterior mean, and along its main axes where these are few.
+
+    Two rules from independent draws; the reference is their mean.  They know log Z up to a
+    constant, on which no posterior depends, and agree with the estimate at the posterior mean.
+    """
+
+    description = f"{2 * ANCHORED_NODES} states drawn around the posterior mean, where both agree"
+
+    def __init__(self, rule: Any, asked: Asked):
+        thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
+        anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
+        self.halves = [
+            anchored_rule_at(
+                rule.layout,
+                anchors,
+                n=ANCHORED_NODES,
+                n_moments=ANCHORED_NODES,
+                rng=asked.rng,
+                constant=False,
+            )
+            for _ in range(2)
+        ]
+        level = rule.log_z_at(np, anchors[0])
+        self.levels = [float(level - half.log_z_at(np, anchors[0])) for half in self.halves]
+
+    def __call__(self, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray]) -> ReferenceValue:
+        """Return the mean of both halves, and what they differ by."""
+        (point,) = theta
+        first, second = (
+            half.log_z_at(np, point) + level
+            for half, level in zip(self.halves, self.levels, strict=True)
+        )
+        sd = max(
+            np.sqrt(half.change_variance(np, one) / 2)
+            for half in self.halves
+            for one in point.reshape(-1, point.shape[-1])
+        )
+        if not all(half.settled for half in self.halves):
+            sd = np.inf
+        noise = float(np.mean(first - second) / 2)
+        return ReferenceValue(np.asarray((first + second) / 2), sd=float(sd), noise=noise)
+
+
+def _anchors(thetas: np.ndarray) -> np.ndarray:
+    """Return the mean of parameter vectors, and points along the axes of their spread."""
+    centre = thetas.mean(axis=0)
+    _, singular, axes = np.linalg.svd(thetas - centre, full_matrices=False)
+    sds = singular / np.sqrt(max(len(thetas) - 1, 1))
+    main = sds > 1e-6 * max(sds.max(), 1e-12)
+    if len(thetas) < 3 or main.sum() > MOST_AXES:
+        return centre[None]
+    steps = 1.5 * sds[main, None] * axes[main]
+    return np.concatenate([centre[None], centre + steps, centre - steps])

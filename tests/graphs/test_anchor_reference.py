@@ -1,0 +1,33 @@
+"""Draws around a posterior against exact elimination."""
+
+import numpy as np
+
+from pymc_bayessum import graphs
+from pymc_bayessum.graphs.anchor_reference import AnchoredReference
+from pymc_bayessum.graphs.anchors import anchored_rule
+from pymc_bayessum.graphs.elimination import elimination_plan
+from pymc_bayessum.normalizers import Asked
+
+
+def test_states_around_the_posterior_for_graphs_without_elimination():
+    edges = graphs.grid(4, 4)
+    rule = anchored_rule(0.1, 0.35, edges, ising=True, n=2000, rng=0)
+    layout = rule.layout
+    rng = np.random.default_rng(3)
+    thetas = rng.normal([0.1, 0.35], 0.03, size=(60, 2))
+    asked = Asked([], [[theta] for theta in thetas], [], {}, np.random.default_rng(5))
+    reference = AnchoredReference(rule, asked)
+    plan = elimination_plan(edges, 16, 2)
+    exact, found, noise, sds = [], [], [], []
+    for theta in thetas:
+        value = reference([], [theta])
+        exact.append(plan.log_partition(*layout.expand(*layout.unflatten(theta))))
+        found.append(value.log_z)
+        noise.append(value.noise)
+        sds.append(value.sd)
+    # What varies over the draws must be right; the constant is that of the rule.
+    error = np.array(found) - exact
+    assert error.std() < 5e-3
+    assert abs(error.mean()) < 0.05
+    assert max(sds) < 0.03
+    assert np.std(noise) < 8e-3
