@@ -12,9 +12,7 @@ from pytensor.compile.builders import OpFromGraph
 
 import pymc_bayessum as pbs
 from pymc_bayessum import datasets
-from pymc_bayessum.diagnostics import check as diagnostics
-from pymc_bayessum.diagnostics import evaluation
-from pymc_bayessum.diagnostics.check import CheckedTree
+from pymc_bayessum.diagnostics import CheckedTree, evaluation
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 
 PRIOR_RATE = 1.0
@@ -161,7 +159,7 @@ def test_a_heavy_tail_of_nearly_equal_weights_is_no_reason_for_distrust():
                 "draws": 400,
             },
         )
-        assert diagnostics._judge_draws(group)[0] == verdict
+        assert judge_draws(group)[0] == verdict
 
 
 def test_no_positive_sum_is_reported():
@@ -522,10 +520,10 @@ def test_thinning_keeps_to_the_budget(usable):
 
 
 def test_it_takes_half_as_long_as_the_sampling():
-    assert diagnostics._budget({"sampling_time": 12.0}) == 6.0
-    assert diagnostics._budget({"sampling_time": 1e4}) == 60.0
-    assert diagnostics._budget({"sampling_time": 0.1}) == 3.0
-    assert diagnostics._budget({}) == 60.0
+    assert time_budget_of({"sampling_time": 12.0}) == 6.0
+    assert time_budget_of({"sampling_time": 1e4}) == 60.0
+    assert time_budget_of({"sampling_time": 0.1}) == 3.0
+    assert time_budget_of({}) == 60.0
 
 
 def test_correct_carries_what_belongs_to_the_draws(usable):

@@ -1,0 +1,73 @@
+"""The draws that a check looks at: from any sampler, from a file, or a single point."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+__all__ = ["as_tree", "count_draws", "free_variables", "thin", "time_budget_of"]
+
+
+def as_tree(idata: Any, model: pm.Model, group: str) -> tuple[xr.DataTree, dict[str, Any] | None]:
+    """Return the draws as a tree; and the point itself, where that is all there is."""
+    if isinstance(idata, xr.DataTree):
+        if group not in idata.children:
+            raise ValueError(f"idata must have a group {group!r}, got {list(idata.children)}")
+        return idata, None
+    if isinstance(idata, xr.Dataset):
+        return xr.DataTree.from_dict({group: idata}), None
+    if not isinstance(idata, Mapping):
+        raise TypeError(
+            f"idata must be a DataTree or Dataset of draws or a point as pm.find_MAP returns it, "
+            f"got {type(idata).__name__}"
+        )
+    values = {rv.name: np.asarray(idata[rv.name]) for rv in model.free_RVs if rv.name in idata}
+    variables = {
+        name: (("chain", "draw", *_dims(model, name, value.ndim)), value[None, None])
+        for name, value in values.items()
+    }
+    ds = xr.Dataset(variables, coords={"chain": [0], "draw": [0]})
+    named = {dim: model.coords[dim] for dim in ds.dims if model.coords.get(dim) is not None}
+    ds = ds.assign_coords({dim: list(labels) for dim, labels in named.items()})
+    return xr.DataTree.from_dict({group: ds}), dict(idata)
+
+
+def _dims(model: pm.Model, name: str, ndim: int) -> Iterable[str]:
+    return model.named_vars_to_dims.get(name) or [f"{name}_dim_{i}" for i in range(ndim)]
+
+
+def free_variables(posterior: xr.Dataset, group: str, model: pm.Model) -> xr.Dataset:
+    """Return the draws of the model's free variables, and nothing else."""
+    names = [rv.name for rv in model.free_RVs]
+    missing = [name for name in names if name not in posterior]
+    if missing:
+        raise ValueError(
+            f"the draws must hold every free variable of the model, but {missing} are not in the "
+            f"group {group!r}"
+        )
+    if not {"chain", "draw"} <= set(posterior.dims):
+        raise ValueError(
+            f"the draws must have the dimensions chain and draw, got {dict(posterior.sizes)}"
+        )
+    return posterior[names].transpose("chain", "draw", ...)
+
+
+def time_budget_of(attrs: Mapping[Any, Any]) -> float:
+    """Return the seconds that a check may take: half of what the sampling did."""
+    return float(np.clip(attrs.get("sampling_time", np.inf) / 2.0, 3.0, 60.0))
+
+
+def count_draws(posterior: xr.Dataset) -> int:
+    """Return the number of draws of all chains."""
+    return posterior.sizes["chain"] * posterior.sizes["draw"]
+
+
+def thin(posterior: xr.Dataset, draws: int) -> xr.Dataset:
+    """Leave out draws, evenly, until about so many are left, of each chain as many."""
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    available = posterior.sizes["draw"]
+    each = min(available, -(-draws // posterior.sizes["chain"]))
+    return posterior.isel(draw=np.linspace(0, available - 1, each).round().astype(int))

@@ -1,0 +1,154 @@
+"""What to think of a normaliser: the verdict, the reason for it, advice, and a report in words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from pymc_bayessum.diagnostics.evaluation import Part
+from pymc_bayessum.diagnostics.importance import MINIMUM_DRAWS
+from pymc_bayessum.normalizers.protocol import Facts
+
+__all__ = ["UNTRUSTED", "advice_on", "judge_draws", "judge_point", "report_on"]
+
+#: No posterior mean may move by more than this many posterior sds.
+HARMLESS_SHIFT = 0.1
+GOOD_KHAT = 0.5
+#: Weights below this many times their mean are much the same, whatever their tail.
+EQUAL_WEIGHTS = 2.0
+MINIMUM_ESS = 50
+UNTRUSTED = "not to be trusted"
+
+
+def judge_draws(check: xr.Dataset) -> tuple[str, str]:
+    """Return the verdict on the draws and the reason for it."""
+    khat, ess, n_draws = check.attrs["khat"], check.attrs["ess"], check.attrs["draws"]
+    threshold, shift = check.attrs["khat_threshold"], check.attrs["shift"]
+    trouble = _trouble(check)
+    if trouble:
+        return UNTRUSTED, trouble
+    if np.isinf(khat) and n_draws < MINIMUM_DRAWS:
+        return UNTRUSTED, f"{n_draws} draws are too few to tell how far the posterior has moved"
+    # A heavy tail of weights that are all alike has nothing to be heavy with.
+    largest = n_draws * float(np.exp(check["log_weight"].values.max()))
+    harmless = shift <= HARMLESS_SHIFT and (khat < GOOD_KHAT or largest < EQUAL_WEIGHTS)
+    if khat >= threshold and not harmless:
+        return UNTRUSTED, (
+            f"the posterior has moved further than its draws reach: Pareto k {khat:.2f} is above "
+            f"{threshold:.2f}"
+        )
+    noise = _reference_noise(check)
+    if noise > HARMLESS_SHIFT:
+        return UNTRUSTED, (
+            f"the reference is not accurate enough to tell: its own error moves the "
+            f"log-likelihood by {noise:.2g} from draw to draw"
+        )
+    if harmless:
+        return "good", f"no posterior mean moves by more than {max(shift, 1e-3):.2g} of its sd"
+    if ess < MINIMUM_ESS:
+        return UNTRUSTED, f"the weights leave only {ess:.1f} effective draws of {n_draws}"
+    return "corrected", (
+        f"posterior means may be off by up to {shift:.2g} of their sd; the weights correct that "
+        f"and leave {ess:.0f} effective draws of {n_draws}"
+    )
+
+
+def judge_point(check: xr.Dataset, shift: float | None) -> tuple[str, str]:
+    """Return the verdict on a single point and the reason for it."""
+    trouble = _trouble(check)
+    if trouble:
+        return UNTRUSTED, trouble
+    if shift is None:
+        error = float(abs(check["log_likelihood_error"]).max())
+        verdict = "good" if error <= HARMLESS_SHIFT else UNTRUSTED
+        return verdict, (
+            f"the log-likelihood is off by {error:.2g}, and the point is no mode from whose "
+            "curvature more could be told"
+        )
+    check.attrs["shift"] = shift
+    verdict = "good" if shift <= HARMLESS_SHIFT else UNTRUSTED
+    return verdict, f"the mode is {max(shift, 1e-3):.2g} posterior sds from that of the reference"
+
+
+def _trouble(check: xr.Dataset) -> str | None:
+    """Return what makes any weights meaningless, if there is something."""
+    n_draws = check.attrs["draws"]
+    absent = int((~np.isfinite(check["log_z"].values)).any(axis=-1).sum())
+    if absent:
+        return (
+            f"log Z does not exist at {absent} of {n_draws} draws: the sum over the nodes is not "
+            "positive there, or not answered for"
+        )
+    unchecked = check["reference"].values == "none"
+    if unchecked.any():
+        stated = check["log_z_sd"].values.max(axis=(0, 1)) * check["times"].values
+        off = float(stated[unchecked].sum())
+        # Without a reference the rule's own word is all there is.
+        if not off <= HARMLESS_SHIFT:
+            names = ", ".join(check["normalizer"].values[unchecked])
+            return (
+                f"{names} cannot be checked, for its log summand is known at the nodes only, and "
+                f"by its stated sd the log-likelihood may be off by {off:.2g}"
+            )
+    unsure = np.isinf(check["reference_sd"].values[..., ~unchecked]).any(axis=-1)
+    if np.exp(check["log_weight"].values)[unsure].sum() > 0.01:
+        return f"the reference does not converge at {int(unsure.sum())} of {n_draws} draws"
+    return None
+
+
+def _reference_noise(check: xr.Dataset) -> float:
+    """Return how much of the variation of the log-likelihood error the references make up."""
+    noise = (check["reference_noise"] * check["times"]).sum("normalizer")
+    return float(noise.std())
+
+
+def advice_on(check: xr.Dataset, parts: Sequence[Part]) -> str:
+    """Say what to do, for the normaliser that does the most harm."""
+    with np.errstate(invalid="ignore"):  # of infinite errors
+        spread = check["log_likelihood_error_alone"].values.std(axis=(0, 1))
+    absent = (~np.isfinite(check["log_z"].values)).any(axis=(0, 1))
+    harm = np.where(absent | (check["reference"].values == "none"), np.inf, spread)
+    worst = int(np.argmax(np.nan_to_num(harm, nan=np.inf, posinf=np.inf)))
+    part, seen = parts[worst], check.isel(normalizer=worst)
+    facts = Facts(
+        compared=part.reference is not None,
+        beyond=float(seen["beyond"].max()),
+        needed=float(seen["needed"].max()),
+    )
+    return f"{part.name}: {part.found.normalizer.remedy(facts)}"
+
+
+def report_on(check: xr.Dataset) -> str:
+    """Write the verdict as a person would want to read it."""
+    attrs = check.attrs
+    lines = [f"Normaliser check: {str(attrs['verdict']).upper()}", f"  {attrs['reason']}"]
+    for name in check["normalizer"].values:
+        part = check.sel(normalizer=name)
+        mean = float(part["log_z_error"].mean())
+        largest = float(abs(part["log_z_error_max"]).max())
+        sd = float(part["log_z_sd"].mean())
+        stated = "" if np.isnan(sd) else f", stated sd {sd:.2g}"
+        lines.append(
+            f"  {name}: log Z is off by {mean:.2g} on average, {largest:.2g} at most{stated} "
+            f"(reference: {part['reference'].values!s})"
+        )
+    error = check["log_likelihood_error"].values
+    with np.errstate(invalid="ignore"):  # of infinite errors
+        mean, spread = error.mean(), error.std()
+    n_draws, available = attrs["draws"], attrs["draws_available"]
+    off = f"  log-likelihood: off by {mean:.2g}"
+    if n_draws == 1:
+        lines.append(off)
+    else:
+        thinned = f" of {available}" if n_draws < available else ""
+        lines.append(f"{off}, sd {spread:.2g} over {n_draws} draws{thinned}")
+        lines.append(
+            f"  weights: Pareto k {attrs['khat']:.2f} (threshold {attrs['khat_threshold']:.2f}), "
+            f"{attrs['ess']:.0f} effective draws"
+        )
+    if attrs["verdict"] == "corrected":
+        lines.append("  what to do: go on with pbs.correct(idata), or better")
+        lines.append(f"    {attrs['advice']}")
+    elif attrs["advice"]:
+        lines.append(f"  what to do: {attrs['advice']}")
+    return "\n".join(lines)
