@@ -22,10 +22,10 @@ from pymc_bayessum.embeddings import embed
 from pymc_bayessum.kernels import Brownian, Kernel, Polynomial, Scaled
 from pymc_bayessum.measures import Geometric, IntegerMeasure, Measure, NegativeBinomial, Poisson
 from pymc_bayessum.measures.supports import Points, Support, batch_size, rows, take
-from pymc_bayessum.solve.brownian import brownian_weights
+from pymc_bayessum.solve.closed import brownian_weights
 from pymc_bayessum.solve.gram import Gram, ScaledGram, factorize, factorize_dense
-from pymc_bayessum.solve.markov import markov_process, markov_weights
-from pymc_bayessum.solve.polynomials import polynomial_weights
+from pymc_bayessum.solve.banded import markov_process, markov_weights
+from pymc_bayessum.solve.feature import polynomial_weights
 
 __all__ = [
     "Estimate",

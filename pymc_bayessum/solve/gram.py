@@ -1,7 +1,7 @@
 """Gram matrices of kernels, factorised once: what every rule and every marginal likelihood needs.
 
 A factorised Gram matrix answers three questions: K^-1 v, y'K^-1 y and log det K. The dense one
-below works for every kernel; `markov` holds those that cost O(N) on sorted numbers.
+below works for every kernel; `banded` holds those that cost O(N) on sorted numbers.
 """
 
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from pymc_bayessum.kernels import Brownian, Kernel, Polynomial, Scaled, Stein
 from pymc_bayessum.measures.supports import Points
-from pymc_bayessum.solve.brownian import BrownianGram
-from pymc_bayessum.solve.markov import MarkovGram, markov_process
-from pymc_bayessum.solve.polynomials import PolynomialGram
+from pymc_bayessum.solve.closed import BrownianGram
+from pymc_bayessum.solve.banded import MarkovGram, markov_process
+from pymc_bayessum.solve.feature import PolynomialGram
 
 __all__ = ["DenseGram", "FlatMeanGram", "Gram", "ScaledGram", "factorize", "factorize_dense"]
 

@@ -1,4 +1,4 @@
-"""Integrals of B-splines against one another, panel by panel: the numerical part of `markov`.
+"""Integrals of B-splines against one another, panel by panel: the numerical part of `banded`.
 
 The line is cut into panels: the gaps between nodes, the stretches of the measure outside of them,
 and, where the process forgets quickly, parts of these. Inside a panel every noise integrand met

@@ -33,7 +33,7 @@ from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
 
 from pymc_bayessum.kernels import IntegratedBrownian, Kernel, Matern
 from pymc_bayessum.measures import Counting, IntegerMeasure
-from pymc_bayessum.solve.brownian import listed_masses
+from pymc_bayessum.solve.closed import listed_masses
 from pymc_bayessum.solve.panels import (
     Frame,
     Remainder,

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import lstsq, qr, solve_triangular
 
 from pymc_bayessum.measures import IntegerMeasure
-from pymc_bayessum.solve.brownian import listed_masses
+from pymc_bayessum.solve.closed import listed_masses
 
 __all__ = ["PolynomialGram", "polynomial_weights"]
 

@@ -12,7 +12,7 @@ from pymc_bayessum import measures
 from pymc_bayessum.kernels import IntegratedBrownian, Matern
 from pymc_bayessum.rules.rule import bayes_sum
 from pymc_bayessum.solve.gram import factorize
-from pymc_bayessum.solve.markov import MarkovGram, markov_process, markov_weights
+from pymc_bayessum.solve.banded import MarkovGram, markov_process, markov_weights
 from pymc_bayessum.solve.panels import discrete_gauss
 
 DIGITS = 50
