@@ -12,13 +12,13 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 import pymc_bayessum.embeddings  # noqa: F401  (entering its rows)
-from pymc_bayessum.embeddings.registry import _ROWS
+from pymc_bayessum.embeddings.registry import ROWS
 
 
 def _entries() -> list[tuple[str, str, str]]:
     rows = [
         (kernel.__name__, measure.__name__, inspect.getdoc(row) or "")
-        for (kernel, measure), row in _ROWS.items()
+        for (kernel, measure), row in ROWS.entries.items()
     ]
     return sorted(rows)
 

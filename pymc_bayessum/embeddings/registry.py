@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from pymc_bayessum.kernels import Kernel
+from pymc_bayessum.kernels.registry import Registry
 from pymc_bayessum.measures import Measure
 from pymc_bayessum.measures.supports import Points
 
-__all__ = ["Embedding", "find_row", "register", "registered_kernels"]
+__all__ = ["ROWS", "Embedding", "find_row", "register", "registered_kernels"]
 
 
 class Embedding:
@@ -50,13 +51,13 @@ class Embedding:
         return float(self._initial() if callable(self._initial) else self._initial)
 
 
-Row = Callable[[Any, Any], "Embedding | None"]
-F = TypeVar("F", bound=Row)
+Row = Callable[[Any, Any], Embedding | None]
 
-_ROWS: dict[tuple[type, type], Row] = {}
+#: From (kernel type, measure type) to the function that embeds such a pair.
+ROWS: Registry[Row] = Registry()
 
 
-def register(kernel_type: type, measure_type: type) -> Callable[[F], F]:
+def register(kernel_type: type, measure_type: type) -> Callable[[Row], Row]:
     """Decorate a function ``(kernel, measure) -> Embedding`` to enter it in the registry.
 
     Subclasses are covered; the most specific row wins. A row may return ``None`` for parameters
@@ -69,6 +70,8 @@ def register(kernel_type: type, measure_type: type) -> Callable[[F], F]:
 
     Examples
     --------
+    The block takes the row back at its end; without it the row stays.
+
     >>> import numpy as np
     >>> from pymc_bayessum import embeddings, kernels, measures
     >>> class Constant(kernels.Kernel):
@@ -77,34 +80,23 @@ def register(kernel_type: type, measure_type: type) -> Callable[[F], F]:
     ...
     ...     def diagonal(self, x):
     ...         return np.ones(len(x))
-    >>> @embeddings.register(Constant, measures.Poisson)
-    ... def constant_poisson(kernel, measure):
-    ...     return embeddings.Embedding(lambda y: np.ones(len(y)), 1.0)
-    >>> embeddings.embed(Constant(), measures.Poisson(2.0)).initial_error
+    >>> with embeddings.registry.ROWS.restored():
+    ...     @embeddings.register(Constant, measures.Poisson)
+    ...     def constant_poisson(kernel, measure):
+    ...         return embeddings.Embedding(lambda y: np.ones(len(y)), 1.0)
+    ...
+    ...     embeddings.embed(Constant(), measures.Poisson(2.0)).initial_error
     1.0
     """
-    if not (isinstance(kernel_type, type) and issubclass(kernel_type, Kernel)):
-        raise TypeError(f"kernel_type must be a kernel class, got {kernel_type!r}")
-    if not (isinstance(measure_type, type) and issubclass(measure_type, Measure)):
-        raise TypeError(f"measure_type must be a measure class, got {measure_type!r}")
-
-    def enter(row: F) -> F:
-        _ROWS[kernel_type, measure_type] = row
-        return row
-
-    return enter
+    return ROWS.register(kernel_type, measure_type)
 
 
 def find_row(kernel: Kernel, measure: Measure) -> Embedding | None:
     """Embedding by the most specific row for a pair, or ``None`` when there is none."""
-    for kernel_type in type(kernel).__mro__:
-        for measure_type in type(measure).__mro__:
-            row = _ROWS.get((kernel_type, measure_type))
-            if row is not None:
-                return row(kernel, measure)
-    return None
+    row = next(ROWS.find(kernel, measure), None)
+    return None if row is None else row(kernel, measure)
 
 
 def registered_kernels(measure: Measure) -> list[type]:
     """Kernel types with a row for a measure."""
-    return [kernel for kernel, kind in _ROWS if isinstance(measure, kind)]
+    return [kernel for kernel, kind in ROWS.entries if isinstance(measure, kind)]

@@ -10,8 +10,6 @@ so the weights sum to one: a zero mean shrinks Z. Where the mean of g under the 
 then depend on theta, through one coefficient.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,7 +18,6 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
-from scipy.linalg import solve_triangular
 
 from pymc_bayessum.arguments import as_generator, integer, positive
 from pymc_bayessum.embeddings import embed
@@ -47,7 +44,8 @@ from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.measures import Measure, ProductCategorical, TreeCategorical, UniformCategorical
 from pymc_bayessum.normalizers.node import log_z
-from pymc_bayessum.solve.gram import DenseGram, factorize_dense
+from pymc_bayessum.rules.hyper import best_of
+from pymc_bayessum.solve import KrigingGram, factorize_dense
 
 __all__ = ["DECAY_GRID", "PottsRule", "potts_rule"]
 
@@ -96,7 +94,7 @@ class PottsRule:
     mean_space: MeanSpace
     _statistics: np.ndarray = field(repr=False)
     _log_base: np.ndarray = field(repr=False)
-    _gram: DenseGram = field(repr=False)
+    _gram: KrigingGram = field(repr=False)
     _variance: float = field(repr=False)
     _solved: np.ndarray = field(repr=False)
     _quadratic: np.ndarray = field(repr=False)
@@ -162,10 +160,8 @@ class PottsRule:
         _, terms, weights = self._terms(xp, theta)
         total = xp.sum(weights * terms, axis=-1)
         sound = xp.where(total > 0.0, total, 1.0)
-        whiten = solve_triangular(self._gram.factor, np.eye(self.n_nodes), lower=True).T
-        white = product(xp, terms, whiten)
-        ones = whiten.sum(axis=0)
-        left = xp.sum(white**2, axis=-1) - product(xp, white, ones) ** 2 / (ones @ ones)
+        white = product(xp, terms, self._gram.whiten(np.eye(self.n_nodes)))
+        left = xp.sum(white**2, axis=-1)
         variance = self._variance
         n_free = 1
         if self.mean_space == "ratio":
@@ -377,17 +373,11 @@ def _weights(
     known: bool,
 ) -> dict[str, Any]:
     """Solve the Gram system once for the constant, the statistics and log q."""
-    gram = factorize_dense(kernel(nodes, nodes))
+    gram = KrigingGram(factorize_dense(kernel(nodes, nodes)), np.ones((len(nodes), 1)))
     embedding = embed(kernel, measure)
-    mean = embedding.mean(nodes)
-    solved_mean, solved_ones = gram.solve(np.stack([mean, np.ones(len(nodes))], axis=1)).T
-    total = float(solved_ones.sum())
-    short = 1.0 - float(solved_mean.sum())
-    weights = solved_mean + solved_ones * (short / total)
-    variance = float(embedding.initial_error - mean @ solved_mean + short**2 / total)
+    weights, variance = gram.weights(np.ones(1), embedding.mean(nodes), embedding.initial_error)
     columns = np.concatenate([statistics, log_base[:, None]], axis=1)
     solved = gram.solve(columns)
-    solved -= np.outer(solved_ones, solved.sum(axis=0) / total)
     expected = np.zeros(columns.shape[1])
     if known:
         sites, pairs = edge_marginals(measure, layout.edges)
@@ -447,25 +437,14 @@ def _best_decay(nodes: np.ndarray, ratio: np.ndarray, mean_space: MeanSpace) -> 
     if np.abs(values - fitted).max() <= 1e-9 * np.abs(values).max():
         # Nothing is left for the process to explain, so every decay gives the same sum.
         return 0.1
-    score = []
-    for decay in DECAY_GRID:
-        gram = factorize_dense(ExpHamming(decay)(nodes, nodes))
-        half = gram.whiten(np.concatenate([space.T, values[None]])).T
-        orthogonal, triangle = np.linalg.qr(half[:, :-1])
-        left = half[:, -1] - orthogonal @ (orthogonal.T @ half[:, -1])
-        n_free = len(nodes) - space.shape[1]
-        score.append(
-            -0.5 * n_free * np.log(left @ left / n_free)
-            - 0.5 * gram.log_det
-            - np.log(np.abs(np.diag(triangle))).sum()
-        )
-    best = int(np.argmax(score))
-    if best in (0, len(DECAY_GRID) - 1):
+    selection = best_of([ExpHamming(decay) for decay in DECAY_GRID], nodes, values, space)
+    decay = DECAY_GRID[int(np.argmax(selection.log_marginals))]
+    if selection.at_edge:
         warnings.warn(
-            f"the marginal likelihood chose decay={DECAY_GRID[best]}, an end of the grid "
+            f"the marginal likelihood chose decay={decay}, an end of the grid "
             f"{DECAY_GRID[0]} .. {DECAY_GRID[-1]}: the kernel may not suit this base; compare "
             "rule.report() with another base",
             UserWarning,
             stacklevel=3,
         )
-    return DECAY_GRID[best]
+    return decay

@@ -1,7 +1,7 @@
 """What a kernel is, and kernels made of kernels."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, override
@@ -9,9 +9,35 @@ from typing import Any, override
 import numpy as np
 
 from pymc_bayessum.arguments import positive
-from pymc_bayessum.measures.supports import Pair, Points, Support
+from pymc_bayessum.measures.supports import Pair, Points, Support, take
 
-__all__ = ["First", "Kernel", "Product", "Pullback", "Scaled", "Second", "Sum", "Tensor"]
+__all__ = [
+    "Blocks",
+    "First",
+    "Kernel",
+    "Product",
+    "Pullback",
+    "Scaled",
+    "Second",
+    "Sum",
+    "Tensor",
+    "upper_blocks",
+]
+
+
+#: From positions of rows and columns to that block of a Gram matrix.
+Blocks = Callable[[Any, Any], np.ndarray]
+
+#: Side of the blocks in which a large Gram matrix is passed over: 4 MB of doubles.
+BLOCK = 724
+
+
+def upper_blocks(blocks: Blocks, n: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Pass over the blocks of an (n, n) Gram matrix on and above its diagonal, one at a time."""
+    parts = [slice(begin, min(begin + BLOCK, n)) for begin in range(0, n, BLOCK)]
+    for position, rows in enumerate(parts):
+        for columns in parts[position:]:
+            yield rows, columns, blocks(rows, columns)
 
 
 class Kernel(ABC):
@@ -56,6 +82,10 @@ class Kernel(ABC):
         """Whether the kernel is positive definite on a support."""
         return True
 
+    def on(self, points: Points) -> "Blocks":
+        """Blocks of the Gram matrix of one batch, by positions (slices or index arrays)."""
+        return lambda i, j: self(take(points, i), take(points, j))
+
     def __add__(self, other: Any) -> "Kernel":
         """Sum of two kernels on one domain."""
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -77,7 +107,39 @@ def _require_kernel(name: str, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Sum(Kernel):
+class _OfTwo(Kernel):
+    first: Kernel
+    second: Kernel
+
+    def __post_init__(self) -> None:
+        _require_kernel("first", self.first)
+        _require_kernel("second", self.second)
+
+    @property
+    @override
+    def growth(self) -> float | None:
+        a, b = self.first.growth, self.second.growth
+        return None if a is None or b is None else a + b
+
+    @override
+    def accepts(self, support: Support) -> bool:
+        return self.first.accepts(support) and self.second.accepts(support)
+
+
+@dataclass(frozen=True)
+class _OfOne(Kernel):
+    base: Kernel
+
+    def __post_init__(self) -> None:
+        _require_kernel("base", self.base)
+
+    @property
+    @override
+    def growth(self) -> float | None:
+        return self.base.growth
+
+
+class Sum(_OfTwo):
     """Sum of two kernels on one domain, made by ``first + second``.
 
     Parameters
@@ -90,13 +152,6 @@ class Sum(Kernel):
     >>> (Brownian() + Polynomial(1))([2], [3]).tolist()
     [[10.0]]
     """
-
-    first: Kernel
-    second: Kernel
-
-    def __post_init__(self) -> None:
-        _require_kernel("first", self.first)
-        _require_kernel("second", self.second)
 
     @property
     @override
@@ -112,13 +167,8 @@ class Sum(Kernel):
     def diagonal(self, x: Points) -> np.ndarray:
         return self.first.diagonal(x) + self.second.diagonal(x)
 
-    @override
-    def accepts(self, support: Support) -> bool:
-        return self.first.accepts(support) and self.second.accepts(support)
 
-
-@dataclass(frozen=True)
-class Product(Kernel):
+class Product(_OfTwo):
     """Product of two kernels on one domain, made by ``first * second``.
 
     Parameters
@@ -132,19 +182,6 @@ class Product(Kernel):
     [[21.0]]
     """
 
-    first: Kernel
-    second: Kernel
-
-    def __post_init__(self) -> None:
-        _require_kernel("first", self.first)
-        _require_kernel("second", self.second)
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        a, b = self.first.growth, self.second.growth
-        return None if a is None or b is None else a + b
-
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
         return self.first(x, y) * self.second(x, y)
@@ -152,10 +189,6 @@ class Product(Kernel):
     @override
     def diagonal(self, x: Points) -> np.ndarray:
         return self.first.diagonal(x) * self.second.diagonal(x)
-
-    @override
-    def accepts(self, support: Support) -> bool:
-        return self.first.accepts(support) and self.second.accepts(support)
 
 
 @dataclass(frozen=True)
@@ -200,8 +233,7 @@ class Scaled(Kernel):
         return self.base.accepts(support)
 
 
-@dataclass(frozen=True)
-class First(Kernel):
+class First(_OfOne):
     """A kernel on the first parts of pairs, k((x, y), (x', y')) = base(x, x').
 
     Parameters
@@ -214,16 +246,6 @@ class First(Kernel):
     >>> First(Brownian())(([2], [7]), ([3], [8])).tolist()
     [[3.0]]
     """
-
-    base: Kernel
-
-    def __post_init__(self) -> None:
-        _require_kernel("base", self.base)
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        return self.base.growth
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
@@ -238,8 +260,7 @@ class First(Kernel):
         return isinstance(support, Pair) and self.base.accepts(support.first)
 
 
-@dataclass(frozen=True)
-class Second(Kernel):
+class Second(_OfOne):
     """A kernel on the second parts of pairs, k((x, y), (x', y')) = base(y, y').
 
     Parameters
@@ -252,16 +273,6 @@ class Second(Kernel):
     >>> Second(Brownian())(([2], [7]), ([3], [8])).tolist()
     [[8.0]]
     """
-
-    base: Kernel
-
-    def __post_init__(self) -> None:
-        _require_kernel("base", self.base)
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        return self.base.growth
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
@@ -276,8 +287,7 @@ class Second(Kernel):
         return isinstance(support, Pair) and self.base.accepts(support.second)
 
 
-@dataclass(frozen=True)
-class Tensor(Kernel):
+class Tensor(_OfTwo):
     """Product of one kernel on each part of pairs, first(x, x') * second(y, y').
 
     ``First(kx) * Second(ky)`` is the same kernel and is treated alike.
@@ -292,19 +302,6 @@ class Tensor(Kernel):
     >>> Tensor(Brownian(), Brownian())(([2], [7]), ([3], [8])).tolist()
     [[24.0]]
     """
-
-    first: Kernel
-    second: Kernel
-
-    def __post_init__(self) -> None:
-        _require_kernel("first", self.first)
-        _require_kernel("second", self.second)
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        a, b = self.first.growth, self.second.growth
-        return None if a is None or b is None else a + b
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

@@ -22,11 +22,11 @@ from typing import Any, override
 import numpy as np
 
 from pymc_bayessum.arguments import integer
-from pymc_bayessum.kernels.base import Kernel, Scaled, Sum
+from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum
 from pymc_bayessum.kernels.sites import ExpHamming, hamming
 from pymc_bayessum.measures.supports import Points, Sites, Support
 
-__all__ = ["Stein", "difference", "inverse_difference", "score", "turn"]
+__all__ = ["Stein", "as_states", "score", "turn"]
 
 #: Above this many states one comparison a site is cheaper than a product of indicators.
 INDICATOR_STATES = 8
@@ -78,61 +78,6 @@ def turn(x: np.ndarray, site: int, n_states: int, step: int = 1) -> np.ndarray:
     turned = x.copy()
     turned[:, site] = (turned[:, site] + step) % n_states
     return turned
-
-
-def difference(f: Callable[[np.ndarray], np.ndarray], x: Points, n_states: int) -> np.ndarray:
-    r"""Forward differences of a function, :math:`\Delta_i f(x) = f(x) - f(\neg_i x)`.
-
-    Parameters
-    ----------
-    f : callable
-        From points (N, L) to values (N,).
-    x : array_like of int, shape (N, L)
-    n_states : int
-
-    Returns
-    -------
-    ndarray of shape (N, L)
-
-    Examples
-    --------
-    >>> difference(lambda x: x[:, 0] + 10 * x[:, 1], [[0, 2]], n_states=3).tolist()
-    [[-1.0, 20.0]]
-    """
-    return _differences(f, x, n_states, 1)
-
-
-def inverse_difference(
-    f: Callable[[np.ndarray], np.ndarray], x: Points, n_states: int
-) -> np.ndarray:
-    r"""Backward differences of a function, :math:`\Delta_i^* f(x) = f(x) - f(\neg_i^{-1} x)`.
-
-    Parameters
-    ----------
-    f : callable
-        From points (N, L) to values (N,).
-    x : array_like of int, shape (N, L)
-    n_states : int
-
-    Returns
-    -------
-    ndarray of shape (N, L)
-
-    Examples
-    --------
-    >>> inverse_difference(lambda x: x[:, 0] + 10 * x[:, 1], [[0, 2]], n_states=3).tolist()
-    [[-2.0, 10.0]]
-    """
-    return _differences(f, x, n_states, -1)
-
-
-def _differences(
-    f: Callable[[np.ndarray], np.ndarray], points: Points, n_states: int, step: int
-) -> np.ndarray:
-    x = as_states("x", points, integer("n_states", n_states, 2))
-    here = _evaluate("f", f, x)
-    there = [_evaluate("f", f, turn(x, site, n_states, step)) for site in range(x.shape[1])]
-    return here[:, None] - np.stack(there, axis=1)
 
 
 def score(log_prob: Callable[[np.ndarray], Any], x: Points, n_states: int) -> np.ndarray:
@@ -236,7 +181,7 @@ class Stein(Kernel):
                     - s_i(y) \Delta^*_{x_i} k(x, y) + \Delta^*_{x_i} \Delta^*_{y_i} k(x, y)
 
     with the score :math:`s_i` and backward difference :math:`\Delta^*` of
-    `pymc_bayessum.rules.stein`. p must be positive everywhere. For `ExpHamming`, with
+    the module. p must be positive everywhere. For `ExpHamming`, with
     :math:`r = e^{-\lambda}`, a turn of one site changes k by a factor, and
 
     .. math::
@@ -255,7 +200,7 @@ class Stein(Kernel):
         A kernel on sites.
     log_prob : callable
         Log-probability up to a constant, from integer points (N, L) to (N,); see
-        `pymc_bayessum.rules.stein.score`.
+        `pymc_bayessum.kernels.stein.score`.
     n_states : int
         States of each site, at least two.
 
@@ -301,6 +246,12 @@ class Stein(Kernel):
             and support.n_states == self.n_states
             and self.base.accepts(support)
         )
+
+    @override
+    def on(self, points: Points) -> Blocks:
+        # The score is dear and shared by all blocks.
+        scored = self.scored(points)
+        return lambda i, j: self.gram(scored[i], scored[j])
 
     def scored(self, points: Points) -> Scored:
         """Check points and add their score, so that many blocks can be built from one score."""

@@ -15,7 +15,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from pymc_bayessum.arguments import real
 from pymc_bayessum.kernels import Kernel
 from pymc_bayessum.measures.supports import Points, batch_size
 from pymc_bayessum.rules.rule import require_distinct
-from pymc_bayessum.solve.gram import factorize
+from pymc_bayessum.solve import MeanSpaceGram, factorize
 
 __all__ = ["Selection", "log_marginal_likelihood", "select_kernel"]
 
@@ -161,7 +161,46 @@ def select_kernel(
     for kernel in candidates:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"kernels must hold kernels only, got {kernel!r}")
-    profiles = [_profile(kernel, nodes, y, jitter) for kernel in candidates]
+    selection = best_of(candidates, nodes, y, jitter=jitter)
+    if selection.at_edge:
+        _warn_edge(f"{selection.kernel}, the end of its family")
+    return selection
+
+
+def best_of(
+    kernels: Sequence[Kernel],
+    nodes: Points,
+    values: np.ndarray,
+    columns: np.ndarray | None = None,
+    jitter: float | None = None,
+) -> Selection:
+    """Pick among candidates, without checks or warnings, and with any functions in the mean.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+    nodes : batch of N distinct points
+    values : ndarray of shape (N,)
+    columns : ndarray of shape (N, P), optional
+        Functions at the nodes whose coefficients in the mean of the process are unknown; the
+        likelihood is then the restricted one, of what they do not explain.
+    jitter : float, optional
+
+    Returns
+    -------
+    Selection
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.kernels import Matern
+    >>> x = np.arange(0, 40, 2)
+    >>> candidates = [Matern(2.5, scale) for scale in (1.0, 10.0)]
+    >>> best_of(candidates, x, 50.0 + np.sin(x / 5.0), np.ones((20, 1))).kernel.lengthscale
+    10.0
+    """
+    candidates = tuple(kernels)
+    profiles = [_profile(kernel, nodes, values, jitter, columns) for kernel in candidates]
     if len({informative for _, _, informative in profiles}) > 1:
         raise ValueError(
             "kernels must leave the same polynomials free for their likelihoods to be comparable, "
@@ -170,8 +209,6 @@ def select_kernel(
     scores = np.array([score for score, _, _ in profiles])
     best = int(np.argmax(scores))
     at_edge = _at_edge(candidates, best)
-    if at_edge:
-        _warn_edge(f"{candidates[best]}, the end of its family")
     return Selection(
         candidates[best], profiles[best][1], float(scores[best]), candidates, scores, at_edge
     )
@@ -224,9 +261,16 @@ def _search(
 
 
 def _profile(
-    kernel: Kernel, nodes: Points, y: np.ndarray, jitter: float | None
+    kernel: Kernel,
+    nodes: Points,
+    y: np.ndarray,
+    jitter: float | None,
+    columns: np.ndarray | None = None,
 ) -> tuple[float, float, int]:
+    """Log marginal likelihood, amplitude and number of informative directions."""
     gram = factorize(kernel, nodes, jitter)
+    if columns is not None:
+        gram = MeanSpaceGram(gram, columns)
     count = gram.n_informative
     if count == 0:
         raise ValueError(
@@ -280,9 +324,10 @@ def _at_edge(kernels: tuple[Kernel, ...], best: int) -> bool:
     kind = type(kernels[0])
     if len(kernels) < 3 or any(type(kernel) is not kind for kernel in kernels):
         return False
-    names = [item.name for item in fields(kernels[0])]  # type: ignore[arg-type]
-    columns = {name: [getattr(kernel, name) for kernel in kernels] for name in names}
-    varied = [column for column in columns.values() if any(v != column[0] for v in column)]
+    if not is_dataclass(kind):
+        return False
+    columns = [[getattr(kernel, item.name) for kernel in kernels] for item in fields(kind)]
+    varied = [column for column in columns if any(v != column[0] for v in column)]
     if len(varied) != 1 or not all(isinstance(v, (int, float)) for v in varied[0]):
         return False
     return varied[0][best] in (min(varied[0]), max(varied[0]))

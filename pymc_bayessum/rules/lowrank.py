@@ -13,220 +13,24 @@ N r numbers:
 Both report an exact posterior variance, the first by sums over blocks of the Gram matrix.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.arguments import integer
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.kernels import Kernel, Stein
+from pymc_bayessum.kernels.base import Blocks, upper_blocks
 from pymc_bayessum.measures import Measure
-from pymc_bayessum.measures.supports import Points, Sites, batch_size, take
+from pymc_bayessum.measures.supports import Points, take
 from pymc_bayessum.rules.rule import Rule, bayes_sum, distinct_points, reach_of
-from pymc_bayessum.solve.gram import FlatMeanGram
+from pymc_bayessum.rules.stein import stein_points
+from pymc_bayessum.solve.gram import MeanSpaceGram
+from pymc_bayessum.solve.pivoted import LowRankGram, PivotedCholesky, pivoted_cholesky
 
-__all__ = [
-    "LowRankGram",
-    "LowRankRule",
-    "PivotedCholesky",
-    "nystroem_rule",
-    "pivot_rule",
-    "pivoted_cholesky",
-]
-
-#: Candidates for pivots examined at a time; products of matrices beat those of vectors.
-PIVOT_BLOCK = 64
-
-#: Relative size of the residual trace at which a factorisation is complete.
-COMPLETE = 1e-14
-
-#: Least noise, relative to the mean diagonal, so that the low-rank part does not cancel.
-LEAST_NOISE = 1e-9
-
-#: Side of the blocks in which the Gram matrix is passed over: 4 MB of doubles.
-BLOCK = 724
-
-Block = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True, eq=False)
-class PivotedCholesky:
-    """A partial Cholesky factorisation, K approximately F F'.
-
-    Attributes
-    ----------
-    factor : ndarray of shape (N, r)
-        F; its rows at the pivots are lower triangular.
-    pivots : ndarray of int, shape (r,)
-        Positions of the pivots, in order.
-    residual : ndarray of shape (N,)
-        Diagonal of K - F F', never below zero.
-    """
-
-    factor: np.ndarray = field(repr=False)
-    pivots: np.ndarray = field(repr=False)
-    residual: np.ndarray = field(repr=False)
-
-    @property
-    def rank(self) -> int:
-        """Number of pivots."""
-        return len(self.pivots)
-
-
-def pivoted_cholesky(kernel: Kernel, points: Points, rank: int, rng: Any = None) -> PivotedCholesky:
-    """Factorise a Gram matrix to a chosen rank, with pivots drawn at random.
-
-    Each pivot is drawn in proportion to the diagonal of what is left. They are found in blocks:
-    candidates are drawn from the diagonal as it was and kept with the probability that corrects
-    for what the earlier ones of the block took away, which leaves their distribution the same
-    (Epperly, Tropp and Webber, "Embrace rejection", 2024).
-
-    Parameters
-    ----------
-    kernel : Kernel
-    points : batch of N points
-    rank : int
-        Number of pivots, at most N. Fewer are returned when the matrix has a lower rank.
-    rng : None, int or numpy.random.Generator
-
-    Returns
-    -------
-    PivotedCholesky
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.kernels import SquaredExponential
-    >>> x = np.linspace(0.0, 1.0, 200)
-    >>> partial = pivoted_cholesky(SquaredExponential(0.5), x, 10, rng=0)
-    >>> partial.factor.shape, bool(partial.residual.max() < 1e-6)
-    ((200, 10), True)
-    """
-    n = batch_size(points)
-    size = integer("rank", rank, 1)
-    if size > n:
-        raise ValueError(f"rank must be at most the {n} points, got {size}")
-    return _factorize(_block_of(kernel, points), kernel.diagonal(points), size, as_generator(rng))
-
-
-def _factorize(
-    block: Block, diagonal: np.ndarray, size: int, rng: np.random.Generator
-) -> PivotedCholesky:
-    n = len(diagonal)
-    everything = np.arange(n)
-    factor = np.zeros((n, size))
-    residual = diagonal.astype(float)
-    pivots: list[int] = []
-    total = residual.sum()
-    while len(pivots) < size and residual.sum() > COMPLETE * total:
-        done = len(pivots)
-        drawn = rng.choice(n, size=PIVOT_BLOCK, p=residual / residual.sum())
-        left = block(drawn, drawn) - factor[drawn, :done] @ factor[drawn, :done].T
-        kept = _accepted(left, residual[drawn], rng)[: size - done]
-        if not kept:
-            # Only rounding is left of what was drawn; drop it, or the loop would not end.
-            residual[drawn] = 0.0
-            continue
-        chosen, corner = drawn[kept], left[np.ix_(kept, kept)]
-        rows = block(everything, chosen) - factor[:, :done] @ factor[chosen, :done].T
-        stop = done + len(kept)
-        # Accepted pivots were checked one by one, so the corner has a Cholesky factor.
-        lower = cholesky(corner, lower=True)
-        factor[:, done:stop] = solve_triangular(lower, rows.T, lower=True).T
-        factor[chosen, done:stop] = lower
-        residual = np.maximum(residual - np.square(factor[:, done:stop]).sum(axis=1), 0.0)
-        residual[chosen] = 0.0
-        pivots.extend(int(i) for i in chosen)
-    rank = len(pivots)
-    return PivotedCholesky(factor[:, :rank], np.array(pivots, dtype=int), residual)
-
-
-def _accepted(left: np.ndarray, bound: np.ndarray, rng: np.random.Generator) -> list[int]:
-    """Positions kept by rejection: each with probability (what is left now) / (what was left)."""
-    left = left.copy()
-    kept = []
-    coins = rng.random(len(bound))
-    floor = 1e-13 * np.abs(np.diagonal(left)).max()
-    for i, coin in enumerate(coins):
-        now = left[i, i]
-        if now > floor and coin * bound[i] < now:
-            kept.append(i)
-            left -= np.outer(left[:, i], left[i]) / now
-    return kept
-
-
-@dataclass(frozen=True, eq=False)
-class LowRankGram:
-    """The matrix F F' + noise * I in place of a Gram matrix.
-
-    The noise is the mean of the residual diagonal: what the low rank leaves out is taken for
-    white.
-
-    Parameters
-    ----------
-    factor : ndarray of shape (N, r)
-    noise : float
-        Positive.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gram = LowRankGram(np.array([[1.0], [0.0]]), noise=1.0)     # diag(2, 1)
-    >>> round(float(gram.quadratic_form(np.array([2.0, 1.0]))), 12)
-    3.0
-    """
-
-    factor: np.ndarray = field(repr=False)
-    noise: float
-
-    @property
-    def jitter(self) -> float:
-        """The noise on the diagonal."""
-        return self.noise
-
-    @property
-    def n_informative(self) -> int:
-        """Number of nodes."""
-        return len(self.factor)
-
-    @cached_property
-    def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
-        values, vectors = np.linalg.eigh(self.factor.T @ self.factor)
-        return np.maximum(values, 0.0), vectors
-
-    @property
-    def log_det(self) -> float:
-        """Log determinant of F F' + noise * I."""
-        values = self._spectrum[0]
-        return float(
-            np.log(values + self.noise).sum()
-            + (len(self.factor) - len(values)) * np.log(self.noise)
-        )
-
-    def solve(self, vector: np.ndarray) -> np.ndarray:
-        """Return (F F' + noise * I)^-1 v for v of shape (N,)."""
-        values, _ = self._spectrum
-        return self._apply(vector, 1.0 / self.noise, -1.0 / (self.noise * (values + self.noise)))
-
-    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
-        """Return y' (F F' + noise * I)^-1 y over the last axis of ``values``."""
-        return np.square(self.whiten(values)).sum(axis=-1)
-
-    def whiten(self, values: np.ndarray) -> np.ndarray:
-        """Return (F F' + noise * I)^(-1/2) y over the last axis of ``values``."""
-        spectrum, _ = self._spectrum
-        a, b = np.sqrt(self.noise), np.sqrt(spectrum + self.noise)
-        # (1/b - 1/a) / (b^2 - a^2), rearranged so that small eigenvalues do not cancel.
-        return self._apply(np.asarray(values, dtype=float), 1.0 / a, -1.0 / (a * b * (a + b)))
-
-    def _apply(self, values: np.ndarray, identity: float, inner: np.ndarray) -> np.ndarray:
-        vectors = self._spectrum[1]
-        projected = (values @ self.factor) @ vectors
-        return identity * values + ((projected * inner) @ vectors.T) @ self.factor.T
+__all__ = ["LowRankRule", "nystroem_rule", "pivot_rule"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,49 +126,21 @@ def nystroem_rule(
     if measure is None:
         if not isinstance(kernel, Stein):
             raise ValueError("measure may be None for a Stein kernel only")
-        x = np.asarray(nodes)
-        if x.ndim != 2 or 0 in x.shape:
-            raise ValueError(f"nodes must have shape (N, L) with N, L of at least 1, got {x.shape}")
-        support: Any = Sites(x.shape[1], kernel.n_states)
+        points, support = stein_points(kernel, nodes)
     elif isinstance(measure, Measure):
-        support = measure.support
+        points, support = distinct_points(measure.support, nodes), measure.support
     else:
         raise TypeError(f"measure must be a Measure, got {measure!r}")
-    points = distinct_points(support, nodes)
-    n = batch_size(points)
-    size = integer("rank", rank, 1)
-    if size > n:
-        raise ValueError(f"rank must be at most the {n} nodes, got {size}")
-    block, diagonal = _block_of(kernel, points), kernel.diagonal(points)
-    partial = _factorize(block, diagonal, size, as_generator(rng))
-    noise = max(float(partial.residual.mean()), LEAST_NOISE * float(diagonal.mean()))
-    gram = LowRankGram(partial.factor, noise)
-
-    if measure is None:
-        target, initial_error = np.ones(n), 0.0
-        start = gram.solve(target)
-    else:
-        embedding = embed(kernel, measure)
-        target, initial_error = embedding.mean(points), embedding.initial_error
-        start = _projected_weights(partial, target, noise)
-
-    def finished(solution: np.ndarray, product: np.ndarray) -> tuple[np.ndarray, float]:
-        """Weights and exact variance from a solution a and K a."""
-        if measure is None:
-            total = float(solution.sum())
-            return solution / total, float(solution @ product) / total**2
-        return solution, float(initial_error - 2.0 * solution @ target + solution @ product)
-
-    solution, product = start, _product(block, start)
-    unrefined = finished(solution, product)[1]
-    solution, product = _refined(block, gram, target, solution, product, steps)
-    weights, variance = finished(solution, product)
-    left = target - product
-    loss = float(left @ gram.solve(left))
-    if measure is None:
-        # In the space of weights that sum to one: the variance is 1 / (1'a) at the solution.
-        loss *= variance**2
+    partial = pivoted_cholesky(kernel, points, rank, rng)
+    gram = partial.gram
+    system, start = _system(kernel, measure, points, partial, gram)
+    product = _product(partial.blocks, start)
+    unrefined = system.finished(start, product)[1]
+    solution, product = _refined(partial.blocks, gram, system.target, start, product, steps)
+    weights, variance = system.finished(solution, product)
+    loss = system.loss(gram, product, variance)
     variance, clipped = max(variance, 0.0), max(-variance, 0.0)
+    n = len(weights)
     return LowRankRule(
         nodes=points,
         weights=weights,
@@ -372,15 +148,59 @@ def nystroem_rule(
         log_base=np.zeros(n) if measure is None else measure.log_prob(points),
         kernel=kernel,
         measure=measure,
-        gram=FlatMeanGram(gram) if measure is None else gram,
+        gram=MeanSpaceGram(gram, np.ones((n, 1))) if measure is None else gram,
         reach=reach_of(support, points),
         clipped=clipped,
         rank=partial.rank,
         pivots=partial.pivots,
-        trace_residual=float(partial.residual.sum() / diagonal.sum()),
+        trace_residual=float(partial.residual.sum() / partial.diagonal.sum()),
         unrefined_variance=max(unrefined, 0.0),
         loss=min(max(loss, 0.0), variance),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """The system K a = target, and what becomes of its approximate solutions."""
+
+    target: np.ndarray
+    initial_error: float
+    sums_to_one: bool
+
+    def finished(self, solution: np.ndarray, product: np.ndarray) -> tuple[np.ndarray, float]:
+        """Weights and exact variance from a solution a and K a."""
+        if self.sums_to_one:
+            total = float(solution.sum())
+            return solution / total, float(solution @ product) / total**2
+        explained = 2.0 * solution @ self.target - solution @ product
+        return solution, float(self.initial_error - explained)
+
+    def loss(self, gram: LowRankGram, product: np.ndarray, variance: float) -> float:
+        """Estimate what the variance still lies above that of the exact solution."""
+        left = self.target - product
+        loss = float(left @ gram.solve(left))
+        # In the space of weights that sum to one the variance is 1 / (1'a) at the solution.
+        return loss * variance**2 if self.sums_to_one else loss
+
+
+def _system(
+    kernel: Kernel,
+    measure: Measure | None,
+    points: Points,
+    partial: PivotedCholesky,
+    gram: LowRankGram,
+) -> tuple[_System, np.ndarray]:
+    """Return the system of a rule and the low-rank solution that refinement starts from."""
+    if measure is None:
+        ones = np.ones(len(partial.diagonal))
+        return _System(ones, 0.0, True), gram.solve(ones)
+    embedding = embed(kernel, measure)
+    mean, factor = embedding.mean(points), partial.factor
+    reduced = solve_triangular(factor[partial.pivots], mean[partial.pivots], lower=True)
+    normal = factor.T @ factor
+    normal[np.diag_indices_from(normal)] += gram.jitter
+    start = factor @ cho_solve((cholesky(normal, lower=True), True), reduced)
+    return _System(mean, embedding.initial_error, False), start
 
 
 def pivot_rule(
@@ -424,39 +244,18 @@ def pivot_rule(
     return bayes_sum(kernel, measure, take(points, partial.pivots))
 
 
-def _block_of(kernel: Kernel, points: Points) -> Block:
-    """Return blocks of the Gram matrix by positions."""
-    if isinstance(kernel, Stein):
-        # The score is dear and shared by all blocks.
-        scored = kernel.scored(points)
-        return lambda i, j: kernel.gram(scored[i], scored[j])
-    return lambda i, j: kernel(take(points, i), take(points, j))
-
-
-def _projected_weights(partial: PivotedCholesky, mean: np.ndarray, noise: float) -> np.ndarray:
-    factor = partial.factor
-    reduced = solve_triangular(factor[partial.pivots], mean[partial.pivots], lower=True)
-    normal = factor.T @ factor
-    normal[np.diag_indices_from(normal)] += noise
-    return factor @ cho_solve((cholesky(normal, lower=True), True), reduced)
-
-
-def _product(block: Block, vector: np.ndarray) -> np.ndarray:
-    """K v from square blocks on and above the diagonal, one at a time."""
-    n = len(vector)
-    parts = [np.arange(begin, min(begin + BLOCK, n)) for begin in range(0, n, BLOCK)]
-    out = np.zeros(n)
-    for position, rows in enumerate(parts):
-        out[rows] += block(rows, rows) @ vector[rows]
-        for columns in parts[position + 1 :]:
-            part = block(rows, columns)
-            out[rows] += part @ vector[columns]
-            out[columns] += vector[rows] @ part
+def _product(blocks: Blocks, vector: np.ndarray) -> np.ndarray:
+    """K v from blocks on and above the diagonal."""
+    out = np.zeros(len(vector))
+    for rows, columns, block in upper_blocks(blocks, len(vector)):
+        out[rows] += block @ vector[columns]
+        if rows != columns:
+            out[columns] += vector[rows] @ block
     return out
 
 
 def _refined(
-    block: Block,
+    blocks: Blocks,
     gram: LowRankGram,
     target: np.ndarray,
     solution: np.ndarray,
@@ -468,7 +267,7 @@ def _refined(
     ahead = gram.solve(left)
     direction, energy = ahead, float(left @ ahead)
     for step in range(steps):
-        image = _product(block, direction)
+        image = _product(blocks, direction)
         curvature = float(direction @ image)
         if curvature <= 0.0 or energy <= 0.0:
             break

@@ -11,7 +11,6 @@ nodes alone, so they are computed once, before any summand is known (Kang, Briol
 Chen, BayesSum).
 """
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +18,10 @@ import numpy as np
 
 from pymc_bayessum.arguments import integer, real
 from pymc_bayessum.embeddings import embed
-from pymc_bayessum.kernels import Brownian, Kernel, Polynomial, Scaled
-from pymc_bayessum.measures import Geometric, IntegerMeasure, Measure, NegativeBinomial, Poisson
+from pymc_bayessum.kernels import Brownian, Kernel
+from pymc_bayessum.measures import Geometric, Measure, NegativeBinomial, Poisson
 from pymc_bayessum.measures.supports import Points, Support, batch_size, rows, take
-from pymc_bayessum.solve.closed import brownian_weights
-from pymc_bayessum.solve.gram import Gram, ScaledGram, factorize, factorize_dense
-from pymc_bayessum.solve.banded import markov_process, markov_weights
-from pymc_bayessum.solve.feature import polynomial_weights
+from pymc_bayessum.solve import Gram, solve
 
 __all__ = [
     "Estimate",
@@ -369,14 +365,13 @@ def bayes_sum(kernel: Kernel, measure: Measure, nodes: Points, jitter: float | N
     points = distinct_points(measure.support, nodes)
     if jitter is not None:
         jitter = _not_negative("jitter", jitter)
-    solution = _solve(kernel, measure, points, jitter)
     return Rule(
         nodes=points,
         log_base=measure.log_prob(points),
         kernel=kernel,
         measure=measure,
         reach=reach_of(measure.support, points),
-        **solution,
+        **solve(kernel, measure, points, jitter)._asdict(),
     )
 
 
@@ -543,61 +538,6 @@ def _naturals_rule(
     if nodes is None:
         nodes = np.arange(integer("n", n, 1))
     return bayes_sum(Brownian(1.0) if kernel is None else kernel, base, nodes)
-
-
-def _solve(
-    kernel: Kernel, measure: Measure, points: Points, jitter: float | None
-) -> dict[str, Any]:
-    """Weights, variance and Gram matrix, by the cheapest way that is exact."""
-    if isinstance(kernel, Scaled):
-        # The weights do not feel the scale, and the base may have a closed form.
-        part = _solve(
-            kernel.base, measure, points, None if jitter is None else jitter / kernel.scale
-        )
-        for name in ("variance", "clipped"):
-            part[name] = kernel.scale * part.get(name, 0.0)
-        return {**part, "gram": ScaledGram(kernel.scale, part["gram"])}
-    if isinstance(kernel, Brownian) and isinstance(measure, IntegerMeasure) and not jitter:
-        starts_above_zero = points.min() + kernel.shift > 0.0 and measure.ends[0] >= 0
-        closed = brownian_weights(points, measure, kernel.shift) if starts_above_zero else None
-        if closed is not None:
-            return {**closed, "gram": factorize(kernel, points)}
-    if isinstance(kernel, Polynomial) and isinstance(measure, IntegerMeasure) and jitter is None:
-        exact = polynomial_weights(points, measure, kernel.degree)
-        if exact is not None:
-            return exact
-    process = markov_process(kernel)
-    if process is not None and isinstance(measure, IntegerMeasure):
-        banded = markov_weights(process, points, measure, jitter or 0.0)
-        if banded is not None:
-            return banded
-    if process is not None and process.is_free:
-        raise ValueError(
-            f"{kernel} leaves polynomials free, which is done for measures on the integers that "
-            f"can be listed, got {measure}"
-        )
-    return _dense(kernel, measure, points, jitter)
-
-
-def _dense(
-    kernel: Kernel, measure: Measure, points: Points, jitter: float | None
-) -> dict[str, Any]:
-    """Weights and variance from the dense Gram matrix."""
-    embedding = embed(kernel, measure)
-    gram = factorize_dense(kernel(points, points), jitter)
-    mean = embedding.mean(points)
-    weights = gram.solve(mean)
-    raw = float(embedding.initial_error - weights @ mean)
-    if raw < -1e-6 * embedding.initial_error:
-        warnings.warn(
-            f"the posterior variance came out as {raw:.3g} against an initial error of "
-            f"{embedding.initial_error:.3g}, more than rounding explains; it is set to zero. Do "
-            f"the embedding and the Gram matrix of {kernel} agree?",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    # In exact arithmetic the variance is a squared norm; below zero it is rounding alone.
-    return {"weights": weights, "variance": max(raw, 0.0), "clipped": max(0.0, -raw), "gram": gram}
 
 
 def _not_negative(name: str, value: Any) -> float:

@@ -2,10 +2,10 @@
 
 `stein_rule` gives weights for expectations under an unnormalised p on sites (Stein BayesSum), and
 `ksd` measures how far a sample is from p. Both stand on the discrete Stein kernel of
-`pymc_bayessum.kernels.Stein`, whose operators are repeated here.
+`pymc_bayessum.kernels.Stein`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,36 +13,16 @@ import numpy as np
 
 from pymc_bayessum.arguments import as_generator, integer
 from pymc_bayessum.kernels import Kernel
-from pymc_bayessum.kernels.stein import (
-    Scored,
-    Stein,
-    as_states,
-    difference,
-    inverse_difference,
-    score,
-    turn,
-)
-from pymc_bayessum.measures.supports import Points, Sites
+from pymc_bayessum.kernels.base import upper_blocks
+from pymc_bayessum.kernels.stein import Stein, as_states
+from pymc_bayessum.measures.supports import Points, Sites, Support
 from pymc_bayessum.rules.rule import Rule, distinct_points, reach_of
-from pymc_bayessum.solve.gram import FlatMeanGram, factorize_dense
+from pymc_bayessum.solve import solve
 
-__all__ = [
-    "GoodnessOfFit",
-    "Stein",
-    "difference",
-    "inverse_difference",
-    "ksd",
-    "ksd_test",
-    "score",
-    "stein_rule",
-    "turn",
-]
+__all__ = ["GoodnessOfFit", "ksd", "ksd_test", "stein_points", "stein_rule"]
 
 LogProb = Callable[[np.ndarray], Any]
 Statistic = Literal["u", "v"]
-
-#: Side of the blocks in which sums over pairs are taken: 4 MB of doubles.
-BLOCK = 724
 
 
 def stein_rule(
@@ -97,25 +77,24 @@ def stein_rule(
     True
     """
     stein = _stein(kernel, log_prob, n_states)
-    x = np.asarray(nodes)
-    if x.ndim != 2 or 0 in x.shape:
-        raise ValueError(f"nodes must have shape (N, L) with N, L of at least 1, got {x.shape}")
-    support = Sites(x.shape[1], stein.n_states)
-    points = distinct_points(support, x)
-    scored = stein.scored(points)
-    base = factorize_dense(stein.gram(scored, scored), jitter)
-    solved = base.solve(np.ones(len(points)))
-    total = float(solved.sum())
+    points, support = stein_points(stein, nodes)
     return Rule(
         nodes=points,
-        weights=solved / total,
-        variance=1.0 / total,
         log_base=np.zeros(len(points)),
         kernel=stein,
         measure=None,
-        gram=FlatMeanGram(base),
         reach=reach_of(support, points),
+        **solve(stein, None, points, jitter)._asdict(),
     )
+
+
+def stein_points(kernel: Stein, nodes: Points) -> tuple[np.ndarray, Support]:
+    """Return nodes for a Stein kernel, checked, and the support they lie in."""
+    x = np.asarray(nodes)
+    if x.ndim != 2 or 0 in x.shape:
+        raise ValueError(f"nodes must have shape (N, L) with N, L of at least 1, got {x.shape}")
+    support = Sites(x.shape[1], kernel.n_states)
+    return distinct_points(support, x), support
 
 
 def ksd(
@@ -166,11 +145,10 @@ def ksd(
     >>> bool(abs(fits) < 0.05 < does_not)
     True
     """
-    stein, scored = _scored_sample(samples, log_prob, kernel, n_states)
-    _check_statistic(statistic)
-    n = len(scored)
+    stein, states = _checked_sample(samples, log_prob, kernel, n_states, statistic)
+    n = len(states)
     diagonal, pairs = 0.0, 0.0
-    for rows, columns, block in _blocks(stein, scored):
+    for rows, columns, block in upper_blocks(stein.on(states), n):
         if rows == columns:
             trace = float(np.trace(block))
             diagonal += trace
@@ -244,16 +222,15 @@ def ksd_test(
     >>> wrong.p_value < 0.01
     True
     """
-    stein, scored = _scored_sample(samples, log_prob, kernel, n_states)
-    _check_statistic(statistic)
+    stein, states = _checked_sample(samples, log_prob, kernel, n_states, statistic)
     count = integer("n_bootstrap", n_bootstrap, 1)
-    n = len(scored)
+    n = len(states)
     draws = as_generator(rng).multinomial(n, np.full(n, 1.0 / n), size=count)
     weights = (draws - 1.0) / n
     # The sample itself is one more row of weights, so that one pass over the pairs serves all.
     weights = np.vstack([weights, np.full(n, 1.0 / n)])
     sums = np.zeros(count + 1)
-    for rows, columns, block in _blocks(stein, scored):
+    for rows, columns, block in upper_blocks(stein.on(states), n):
         if rows == columns and statistic == "u":
             np.fill_diagonal(block, 0.0)
         part = ((weights[:, rows] @ block) * weights[:, columns]).sum(axis=1)
@@ -278,24 +255,13 @@ def _stein(kernel: Kernel, log_prob: LogProb, n_states: int) -> Stein:
     return Stein(kernel, log_prob, n_states)
 
 
-def _scored_sample(
-    samples: Points, log_prob: LogProb, kernel: Kernel, n_states: int
-) -> tuple[Stein, Scored]:
+def _checked_sample(
+    samples: Points, log_prob: LogProb, kernel: Kernel, n_states: int, statistic: str
+) -> tuple[Stein, np.ndarray]:
     stein = _stein(kernel, log_prob, n_states)
     states = as_states("samples", samples, stein.n_states)
     if len(states) < 2:
         raise ValueError(f"samples must hold at least two points, got {len(states)}")
-    return stein, stein.scored(states)
-
-
-def _check_statistic(statistic: str) -> None:
     if statistic not in ("u", "v"):
         raise ValueError(f"statistic must be 'u' or 'v', got {statistic!r}")
-
-
-def _blocks(stein: Stein, x: Scored) -> Iterator[tuple[slice, slice, np.ndarray]]:
-    """Blocks of the Gram matrix on and above the diagonal."""
-    edges = [slice(i, min(i + BLOCK, len(x))) for i in range(0, len(x), BLOCK)]
-    for position, rows in enumerate(edges):
-        for columns in edges[position:]:
-            yield rows, columns, stein.gram(x[rows], x[columns])
+    return stein, states

@@ -23,17 +23,17 @@ and the variance is the squared norm of what remains of the sum's noise integran
 negative. Nothing is ever subtracted that is large against its result.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import override
 
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
 
-from pymc_bayessum.kernels import IntegratedBrownian, Kernel, Matern
-from pymc_bayessum.measures import Counting, IntegerMeasure
-from pymc_bayessum.solve.closed import listed_masses
+from pymc_bayessum.kernels import IntegratedBrownian, Matern
+from pymc_bayessum.measures import Counting, IntegerMeasure, Measure
+from pymc_bayessum.measures.supports import Points
+from pymc_bayessum.solve.gram import Gram
+from pymc_bayessum.solve.listing import listed_masses
 from pymc_bayessum.solve.panels import (
     Frame,
     Remainder,
@@ -42,8 +42,10 @@ from pymc_bayessum.solve.panels import (
     gauss_from_recurrence,
     panel_count,
 )
+from pymc_bayessum.solve.process import MarkovProcess
+from pymc_bayessum.solve.registry import Solution, register
 
-__all__ = ["MarkovGram", "MarkovProcess", "markov_process", "markov_weights"]
+__all__ = ["MarkovGram", "solve_process"]
 
 #: More panels than this are not worth it: the Gram matrix is then well-conditioned anyway.
 PANEL_LIMIT = 40_000
@@ -53,85 +55,8 @@ PANEL_LIMIT = 40_000
 VARIANCE_POINTS = {1: 48, 2: 12}
 
 
-@dataclass(frozen=True)
-class MarkovProcess:
-    """The process f with (D + rate)^n f = sqrt(intensity) * white noise in t = warp(x).
-
-    Parameters
-    ----------
-    n : int
-        Order of the differential operator.
-    rate : float
-        Decay; zero for integrated Brownian motion.
-    intensity : float
-        Of the noise.
-    warp, unwarp : callable
-        The increasing map from x to t and its inverse, the latter ``None`` when unknown.
-    is_linear : bool
-        Whether the map is linear.
-
-    Examples
-    --------
-    >>> from pymc_bayessum.kernels import IntegratedBrownian
-    >>> markov_process(IntegratedBrownian(2)).n
-    3
-    """
-
-    n: int
-    rate: float
-    intensity: float
-    warp: Callable[[np.ndarray], np.ndarray] = field(repr=False)
-    unwarp: Callable[[np.ndarray], np.ndarray] | None = field(repr=False)
-    is_linear: bool = True
-
-    @property
-    def is_free(self) -> bool:
-        """Whether polynomials of degree n - 1 are left free (the process has no start)."""
-        return self.rate == 0.0
-
-    @property
-    def state_covariance(self) -> np.ndarray:
-        """Stationary covariance of (D + rate)^j f, j < n: a scaled Pascal matrix, shape (n, n)."""
-        m = self.n - 1
-        j = np.arange(self.n)
-        up = 2 * m - j[:, None] - j
-        binomial = np.array([[math.comb(2 * m - a - b, m - a) for b in j] for a in j], dtype=float)
-        return self.intensity * binomial / (2.0 * self.rate) ** (up + 1)
-
-
-def markov_process(kernel: Kernel) -> MarkovProcess | None:
-    """Return the process a kernel belongs to, ``None`` when it has no such form.
-
-    Parameters
-    ----------
-    kernel : Kernel
-
-    Examples
-    --------
-    >>> from pymc_bayessum.kernels import Matern, Polynomial
-    >>> markov_process(Matern(2.5, 1.0)).n, markov_process(Polynomial(2))
-    (3, None)
-    """
-    if isinstance(kernel, IntegratedBrownian):
-        scale = kernel.scale
-        return MarkovProcess(
-            kernel.order + 1, 0.0, 1.0, lambda x: np.asarray(x, float) / scale, lambda t: t * scale
-        )
-    if isinstance(kernel, Matern):
-        n = round(kernel.nu + 0.5)
-        intensity = (2.0 * kernel.rate) ** (2 * n - 1) / math.comb(2 * n - 2, n - 1)
-        unwarp: Callable[[np.ndarray], np.ndarray] | None = None
-        if kernel.transform is None:
-            unwarp = np.asarray
-        elif kernel.transform == "sqrt":
-            unwarp = lambda t: np.square(0.5 * np.asarray(t))  # noqa: E731
-        linear = kernel.transform is None
-        return MarkovProcess(n, kernel.rate, intensity, kernel.warp, unwarp, linear)
-    return None
-
-
 @dataclass(frozen=True, eq=False)
-class MarkovGram:
+class MarkovGram(Gram):
     """A Gram matrix held as M = T K T', banded, in the differences T of sorted nodes.
 
     Parameters
@@ -152,7 +77,7 @@ class MarkovGram:
     >>> import numpy as np
     >>> from pymc_bayessum.kernels import Matern
     >>> kernel, nodes = Matern(2.5, 4.0), np.arange(5)
-    >>> gram = MarkovGram.of_nodes(markov_process(kernel), nodes)
+    >>> gram = MarkovGram.of_nodes(MarkovProcess.of_matern(kernel), nodes)
     >>> y = np.array([1.0, 0.0, 2.0, 1.0, 3.0])
     >>> exact = y @ np.linalg.solve(kernel(nodes, nodes), y)
     >>> bool(abs(gram.quadratic_form(y) - exact) < 1e-9 * exact)
@@ -197,11 +122,12 @@ class MarkovGram:
         return cls(order, rows, factor, first, jitter)
 
     @property
+    @override
     def n_informative(self) -> int:
-        """Number of nodes, less the dimension of the free polynomials."""
         return len(self.order) - self.first
 
     @property
+    @override
     def log_det(self) -> float:
         """Logarithm of det(K + jitter * I).
 
@@ -234,10 +160,7 @@ class MarkovGram:
         """Return M^-1 v for v of shape (N - first, ...)."""
         return cho_solve_banded((self.factor, True), vector) if len(vector) else vector
 
-    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
-        """Return y'K^-1 y over the last axis (what is left of it when polynomials are free)."""
-        return np.square(self.whiten(values)).sum(axis=-1)
-
+    @override
     def whiten(self, values: np.ndarray) -> np.ndarray:
         """Return the differences of ``values`` over the last axis, made independent."""
         z = self.difference(np.asarray(values, float)[..., self.order])
@@ -248,43 +171,44 @@ class MarkovGram:
         return solve_banded(band, self.factor, flat).T.reshape(z.shape)
 
 
-def markov_weights(
-    process: MarkovProcess, nodes: np.ndarray, measure: IntegerMeasure, jitter: float = 0.0
-) -> dict[str, Any] | None:
-    """Weights, posterior variance and Gram matrix for a measure on the integers.
+def solve_process(
+    process: MarkovProcess,
+    measure: IntegerMeasure | None,
+    nodes: np.ndarray,
+    jitter: float | None = None,
+) -> Solution | None:
+    """Weights, posterior variance and Gram matrix of a process.
 
     Parameters
     ----------
     process : MarkovProcess
+    measure : IntegerMeasure or None
     nodes : ndarray of shape (N,)
-        Distinct integers; at least n of them where polynomials are free.
-    measure : IntegerMeasure
-    jitter : float
+        Distinct numbers, integers under a measure.
+    jitter : float, optional
         Noise variance of the values.
 
     Returns
     -------
-    dict or None
-        ``weights``, ``variance``, ``gram``; ``None`` where this way does not pay or does not
-        work: too many panels, or a transform that does not increase.
+    Solution or None
+        ``None`` where this way does not pay or does not work: too many panels, or a transform
+        that does not increase.
 
     Examples
     --------
     >>> import numpy as np
     >>> from pymc_bayessum.kernels import IntegratedBrownian
     >>> from pymc_bayessum.measures import Counting
-    >>> process = markov_process(IntegratedBrownian(1))
-    >>> rule = markov_weights(process, np.array([0, 1, 2, 4, 6, 8]), Counting(8))
-    >>> bool(abs(rule["weights"].sum() - 9.0) < 1e-12)
+    >>> process = MarkovProcess.of_spline(IntegratedBrownian(1))
+    >>> solution = solve_process(process, Counting(8), np.array([0, 1, 2, 4, 6, 8]))
+    >>> bool(abs(solution.weights.sum() - 9.0) < 1e-12)
     True
     """
-    if process.is_free and len(nodes) < process.n:
-        raise ValueError(
-            f"nodes: a kernel with free polynomials of degree {process.n - 1} needs at least "
-            f"{process.n} nodes, got {len(nodes)}"
-        )
+    jitter = jitter or 0.0
     if not MarkovGram.suits(process, nodes):
         return None
+    if measure is None:
+        return Solution(MarkovGram.of_nodes(process, nodes, jitter))
     order = np.argsort(nodes, kind="stable")
     x = nodes[order].astype(float)
     t = process.warp(x)
@@ -309,7 +233,45 @@ def markov_weights(
     stand_ins = atoms.condensed(frame, VARIANCE_POINTS.get(process.n, 6))
     remainder = remainder.with_points(*stand_ins)
     variance = remainder.squared_norm(coefficients) + jitter * float(weights @ weights)
-    return {"weights": weights, "variance": variance, "gram": gram}
+    return Solution(gram, weights, variance)
+
+
+@register(Matern, IntegerMeasure)
+def solve_matern(
+    kernel: Matern, measure: IntegerMeasure | None, points: Points, jitter: float | None
+) -> Solution | None:
+    """Solve in the differences of the stationary process."""
+    nodes = np.asarray(points)
+    if nodes.ndim != 1:
+        return None
+    return solve_process(MarkovProcess.of_matern(kernel), measure, nodes, jitter)
+
+
+@register(IntegratedBrownian, Measure)
+def solve_spline(
+    kernel: IntegratedBrownian, measure: Measure | None, points: Points, jitter: float | None
+) -> Solution | None:
+    """Solve in the differences that free polynomials leave; no other way holds these."""
+    nodes = np.asarray(points)
+    if nodes.ndim != 1:
+        return None
+    process = MarkovProcess.of_spline(kernel)
+    if measure is None:
+        return solve_process(process, measure, nodes, jitter)
+    solution = None
+    if isinstance(measure, IntegerMeasure):
+        if len(nodes) < process.n:
+            raise ValueError(
+                f"nodes: a kernel with free polynomials of degree {process.n - 1} needs at least "
+                f"{process.n} nodes, got {len(nodes)}"
+            )
+        solution = solve_process(process, measure, nodes, jitter)
+    if solution is None:
+        raise ValueError(
+            f"{kernel} leaves polynomials free, which is done for measures on the integers that "
+            f"can be listed, got {measure}"
+        )
+    return solution
 
 
 def _points_per_panel(frame: Frame) -> int:

@@ -6,25 +6,23 @@ mean is the piecewise-linear interpolant: towards zero at -c below the first nod
 the last. The weights are the sums of its hat functions under the measure.
 """
 
-import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import override
 
 import numpy as np
 
+from pymc_bayessum.kernels import Brownian
 from pymc_bayessum.measures import Counting, IntegerMeasure
+from pymc_bayessum.measures.supports import Points
+from pymc_bayessum.solve.gram import Gram
+from pymc_bayessum.solve.listing import listed_masses
+from pymc_bayessum.solve.registry import Solution, register
 
-__all__ = ["BrownianGram", "brownian_weights", "listed_masses"]
-
-#: Longest stretch of integers that is summed one by one.
-STRETCH_LIMIT = 2**22
-
-#: The tail left out weighs less than exp of this, relative to the mass at the last node.
-LOG_NEGLIGIBLE = -42.0
+__all__ = ["BrownianGram"]
 
 
 @dataclass(frozen=True, eq=False)
-class BrownianGram:
+class BrownianGram(Gram):
     """The Gram matrix of min(x, y) + c, diagonal in the increments of sorted nodes.
 
     Parameters
@@ -44,6 +42,7 @@ class BrownianGram:
 
     order: np.ndarray = field(repr=False)
     steps: np.ndarray = field(repr=False)
+    jitter: float = field(default=0.0, init=False)
 
     @classmethod
     def of_nodes(cls, nodes: np.ndarray, shift: float) -> "BrownianGram":
@@ -52,70 +51,47 @@ class BrownianGram:
         return cls(order, np.diff(nodes[order].astype(float), prepend=-shift))
 
     @property
-    def jitter(self) -> float:
-        """Zero: none is needed."""
-        return 0.0
-
-    @property
+    @override
     def n_informative(self) -> int:
-        """Number of nodes."""
         return len(self.order)
 
     @property
+    @override
     def log_det(self) -> float:
-        """Logarithm of det K."""
         return float(np.log(self.steps).sum())
 
-    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
-        """Return y'K^-1 y over the last axis: squared increments over their variances."""
-        return np.square(self.whiten(values)).sum(axis=-1)
-
+    @override
     def whiten(self, values: np.ndarray) -> np.ndarray:
         """Return the increments over their standard deviations, in rising order of the nodes."""
         increments = np.diff(np.asarray(values, float)[..., self.order], prepend=0.0, axis=-1)
         return increments / np.sqrt(self.steps)
 
 
-def brownian_weights(
-    nodes: np.ndarray, measure: IntegerMeasure, shift: float
-) -> dict[str, Any] | None:
-    """Weights and posterior variance of the Brownian kernel.
-
-    Parameters
-    ----------
-    nodes : ndarray of shape (N,)
-        Distinct non-negative integers.
-    measure : IntegerMeasure
-        On non-negative integers.
-    shift : float
-        The constant c in min(x, y) + c; positive, or zero with no node at zero.
-
-    Returns
-    -------
-    dict or None
-        ``weights``, ``log_abs_weights`` and ``variance``; ``None`` when the measure spreads over
-        too many integers to sum one by one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.measures import Counting
-    >>> brownian_weights(np.array([0, 3]), Counting(3), 1.0)["weights"]
-    array([2., 2.])
-    """
-    order = np.argsort(nodes, kind="stable")
-    x = nodes[order]
+@register(Brownian, IntegerMeasure)
+def solve_brownian(
+    kernel: Brownian, measure: IntegerMeasure | None, points: Points, jitter: float | None
+) -> Solution | None:
+    """Write the weights down; ``None`` when a measure has too many integers to list."""
+    x = np.asarray(points)
+    if jitter or x.ndim != 1 or x.min() + kernel.shift <= 0.0:
+        return None
+    gram = BrownianGram.of_nodes(x, kernel.shift)
+    if measure is None:
+        return Solution(gram)
+    if measure.ends[0] < 0:
+        return None
+    x = x[gram.order]
     if isinstance(measure, Counting):
-        log_weights, variance = _counting(x, measure.maximum, shift)
+        ascending, variance = _counting(x, measure.maximum, kernel.shift)
     else:
         listed = listed_masses(measure, int(x[-1]))
         if listed is None:
             return None
-        log_weights, variance = _summed(x, *listed, shift)
-    out = np.empty(len(x))
-    out[order] = log_weights
+        ascending, variance = _summed(x, *listed, kernel.shift)
+    log_weights = np.empty(len(x))
+    log_weights[gram.order] = ascending
     with np.errstate(under="ignore"):
-        return {"weights": np.exp(out), "log_abs_weights": out, "variance": variance}
+        return Solution(gram, np.exp(log_weights), variance, log_weights)
 
 
 def _counting(x: np.ndarray, maximum: int, shift: float) -> tuple[np.ndarray, float]:
@@ -135,47 +111,6 @@ def _counting(x: np.ndarray, maximum: int, shift: float) -> tuple[np.ndarray, fl
     left = below - 1 - np.arange(below)  # integers between the stretch and the first node
     variance += shift * (below - share) ** 2 + float(np.square(left - share).sum())
     return np.log(weights), variance
-
-
-def listed_masses(
-    measure: IntegerMeasure, last: int, growth: float = 0.0
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """List the integers of a measure up to a tail that is negligible beside the mass at ``last``.
-
-    Parameters
-    ----------
-    measure : IntegerMeasure
-    last : int
-        The last node.
-    growth : float
-        The tail is weighted with z**growth.
-
-    Returns
-    -------
-    tuple of ndarray or None
-        The integers and their log masses; ``None`` when there are too many.
-
-    Examples
-    --------
-    >>> from pymc_bayessum.measures import Counting
-    >>> listed_masses(Counting(2), 1)[0]
-    array([0, 1, 2])
-    """
-    low, high = measure.effective_range(growth=growth)
-    if math.isfinite(measure.ends[0]):
-        low = int(measure.ends[0])
-    high = max(last, high)
-    while True:
-        if high - low > STRETCH_LIMIT:
-            return None
-        x = np.arange(low, high + 1)
-        log_prob = measure.log_prob(x)
-        beyond = log_prob[x >= last]
-        peak = beyond.max()
-        log_beyond = peak + math.log(np.exp(beyond - peak).sum())
-        if measure.log_tail(high, growth=growth) <= log_beyond + LOG_NEGLIGIBLE:
-            return x, log_prob
-        high += max(high - low, 64)
 
 
 def _summed(

@@ -13,30 +13,34 @@ is made of, has a limit: the residual of the polynomial fit.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import override
 
 import numpy as np
 from scipy.linalg import lstsq, qr, solve_triangular
 
+from pymc_bayessum.kernels import Polynomial
 from pymc_bayessum.measures import IntegerMeasure
-from pymc_bayessum.solve.closed import listed_masses
+from pymc_bayessum.measures.supports import Points
+from pymc_bayessum.solve.gram import Gram
+from pymc_bayessum.solve.listing import listed_masses
+from pymc_bayessum.solve.registry import Solution, register
 
-__all__ = ["PolynomialGram", "polynomial_weights"]
+__all__ = ["PolynomialGram"]
 
 #: Jitter of a singular Gram matrix, as a fraction of its mean diagonal.
 RELATIVE_JITTER = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
-class PolynomialGram:
+class PolynomialGram(Gram):
     """The Gram matrix of (x y + 1)^degree on N distinct nodes.
 
     Parameters
     ----------
-    basis : ndarray of shape (N, P)
-        Polynomials orthonormal on the nodes, P the smaller of N and degree + 1.
+    recurrence : Recurrence
+        Of the P polynomials Q orthonormal on the nodes, P the smaller of N and degree + 1.
     factor : ndarray of shape (P, P)
-        Upper triangular U with K = basis U'U basis'.
+        Upper triangular U with K = Q U'U Q'.
     jitter : float
         Added to the diagonal where N exceeds P, else zero.
 
@@ -48,7 +52,7 @@ class PolynomialGram:
     5.0
     """
 
-    basis: np.ndarray = field(repr=False)
+    recurrence: "Recurrence" = field(repr=False)
     factor: np.ndarray = field(repr=False)
     jitter: float
 
@@ -60,26 +64,27 @@ class PolynomialGram:
         factor = qr(recurrence.features(degree).T, mode="economic")[1]
         diagonal = np.mean((np.square(x) + 1.0) ** degree)
         jitter = RELATIVE_JITTER * float(diagonal) if len(x) > degree + 1 else 0.0
-        return cls(recurrence.basis, factor, jitter)
+        return cls(recurrence, factor, jitter)
 
     @property
+    def basis(self) -> np.ndarray:
+        """The orthonormal polynomials at the nodes, shape (N, P)."""
+        return self.recurrence.basis
+
+    @property
+    @override
     def n_informative(self) -> int:
-        """Number of nodes."""
         return len(self.basis)
 
     @property
+    @override
     def log_det(self) -> float:
-        """Logarithm of det(K + jitter * I)."""
         known = 2.0 * float(np.log(np.abs(np.diagonal(self.factor))).sum())
         free = len(self.basis) - len(self.factor)
         return known + (free * math.log(self.jitter) if free else 0.0)
 
-    def quadratic_form(self, values: np.ndarray) -> np.ndarray:
-        """Return y' (K + jitter * I)^-1 y over the last axis of ``values``."""
-        return np.square(self.whiten(values)).sum(axis=-1)
-
+    @override
     def whiten(self, values: np.ndarray) -> np.ndarray:
-        """Return a linear map of the last axis whose squares sum to the quadratic form."""
         y = np.asarray(values, float)
         fitted = y @ self.basis
         flat = fitted.reshape(-1, fitted.shape[-1]).T
@@ -156,46 +161,29 @@ class Recurrence:
         return np.stack(columns, axis=1)
 
 
-def polynomial_weights(
-    nodes: np.ndarray, measure: IntegerMeasure, degree: int
-) -> dict[str, Any] | None:
-    """Weights, posterior variance and Gram matrix of the polynomial kernel.
-
-    Parameters
-    ----------
-    nodes : ndarray of shape (N,)
-        Distinct integers.
-    measure : IntegerMeasure
-    degree : int
-
-    Returns
-    -------
-    dict or None
-        ``weights``, ``variance`` and ``gram``; ``None`` when the measure cannot be listed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.measures import Poisson
-    >>> rule = polynomial_weights(np.arange(0, 30, 3), Poisson(9.0), 2)
-    >>> bool(abs(rule["weights"] @ np.arange(0, 30, 3) ** 2 - 90.0) < 1e-10)
-    True
-    """
-    listed = listed_masses(measure, int(nodes.max()), growth=2.0 * degree)
-    if listed is None:
+@register(Polynomial, IntegerMeasure)
+def solve_polynomial(
+    kernel: Polynomial, measure: IntegerMeasure | None, points: Points, jitter: float | None
+) -> Solution | None:
+    """Solve in the orthonormal polynomials; ``None`` when the measure cannot be listed."""
+    nodes = np.asarray(points)
+    if jitter is not None or nodes.ndim != 1:
         return None
-    x, mass = listed[0].astype(float), np.exp(listed[1])
+    degree = kernel.degree
+    listed = None
+    if measure is not None:
+        listed = listed_masses(measure, int(nodes.max()), growth=2.0 * degree)
+        if listed is None:
+            return None
     gram = PolynomialGram.of_nodes(nodes, degree)
-    recurrence = Recurrence.of_nodes(nodes.astype(float), min(len(nodes), degree + 1))
+    if listed is None:
+        return Solution(gram)
+    x, mass = listed[0].astype(float), np.exp(listed[1])
     if len(nodes) > degree:
-        weights = gram.basis @ (mass @ recurrence.evaluate(x))
-        return {
-            "weights": weights,
-            "variance": gram.jitter * float(weights @ weights),
-            "gram": gram,
-        }
+        weights = gram.basis @ (mass @ gram.recurrence.evaluate(x))
+        return Solution(gram, weights, gram.jitter * float(weights @ weights))
     moments = [math.sqrt(math.comb(degree, k)) * float(mass @ x**k) for k in range(degree + 1)]
-    features = recurrence.features(degree)
+    features = gram.recurrence.features(degree)
     solution = lstsq(features.T, np.array(moments), lapack_driver="gelsy")[0]
     left = np.array(moments) - features.T @ solution
-    return {"weights": gram.basis @ solution, "variance": float(left @ left), "gram": gram}
+    return Solution(gram, gram.basis @ solution, float(left @ left))

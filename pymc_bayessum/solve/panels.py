@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Frame", "Process", "Remainder"]
+from pymc_bayessum.solve.process import MarkovProcess
+
+__all__ = ["Frame", "Remainder"]
 
 #: Widest panel, in units of the process's decay: exponentials stay polynomial-like on it.
 PANEL_WIDTH = 2.0
@@ -24,30 +25,6 @@ CHUNK = 64
 
 #: Gauss-Legendre rules are asked for over and over.
 _leggauss = lru_cache(maxsize=64)(np.polynomial.legendre.leggauss)
-
-
-class Process(Protocol):
-    """What is needed of a process (D + rate)^n f = sqrt(intensity) * white noise."""
-
-    @property
-    def n(self) -> int:
-        """Order of the differential operator."""
-
-    @property
-    def rate(self) -> float:
-        """Decay."""
-
-    @property
-    def intensity(self) -> float:
-        """Of the noise."""
-
-    @property
-    def is_free(self) -> bool:
-        """Whether polynomials of degree n - 1 are left free."""
-
-    @property
-    def state_covariance(self) -> np.ndarray:
-        """Stationary covariance of (D + rate)^j f, shape (n, n)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +37,7 @@ class Frame:
 
     Attributes
     ----------
-    process : Process
+    process : MarkovProcess
     t : ndarray of shape (N,)
     left, right : ndarray of shape (P,)
         Ends of the panels, from left to right.
@@ -73,7 +50,7 @@ class Frame:
     differences : ndarray of shape (N, n + 1)
     """
 
-    process: Process
+    process: MarkovProcess
     t: np.ndarray = field(repr=False)
     left: np.ndarray = field(repr=False)
     right: np.ndarray = field(repr=False)
@@ -84,7 +61,9 @@ class Frame:
     differences: np.ndarray = field(repr=False)
 
     @classmethod
-    def of_nodes(cls, process: Process, t: np.ndarray, lowest: float, highest: float) -> "Frame":
+    def of_nodes(
+        cls, process: MarkovProcess, t: np.ndarray, lowest: float, highest: float
+    ) -> "Frame":
         """Lay out panels over the nodes and whatever of ``lowest`` to ``highest`` is outside."""
         edges = list(t)
         cells = list(range(len(t) - 1))
@@ -180,7 +159,7 @@ class Frame:
         return band
 
 
-def panel_count(process: Process, low: float, high: float, count: int) -> float:
+def panel_count(process: MarkovProcess, low: float, high: float, count: int) -> float:
     """Bound on the number of panels that ``count`` nodes between ``low`` and ``high`` make."""
     return count + 1 + process.rate * (high - low) / PANEL_WIDTH
 
@@ -262,7 +241,7 @@ def discrete_gauss(x: np.ndarray, mass: np.ndarray, count: int) -> tuple[np.ndar
     return middle + half * points[0], total * share[0]
 
 
-def difference_rows(process: Process, t: np.ndarray) -> np.ndarray:
+def difference_rows(process: MarkovProcess, t: np.ndarray) -> np.ndarray:
     """Coefficients of the differences on the nodes i - n, ..., i, shape (N, n + 1)."""
     n, count = process.n, len(t)
     rows = np.zeros((count, n + 1))
@@ -287,13 +266,13 @@ def difference_rows(process: Process, t: np.ndarray) -> np.ndarray:
 
 
 def noise_integrands(
-    process: Process, t: np.ndarray, cell: np.ndarray, u: np.ndarray
+    process: MarkovProcess, t: np.ndarray, cell: np.ndarray, u: np.ndarray
 ) -> np.ndarray:
     """Integrands of the differences cell + 1, ..., cell + n at points of their cells.
 
     Parameters
     ----------
-    process : Process
+    process : MarkovProcess
     t : ndarray of shape (N,)
     cell : ndarray of shape (P,)
     u : ndarray of shape (P, G)
@@ -333,7 +312,7 @@ def noise_integrands(
     return out
 
 
-def _first_integrand(process: Process, t: np.ndarray, u: np.ndarray) -> np.ndarray:
+def _first_integrand(process: MarkovProcess, t: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Integrand of a divided difference of order i < n, by a recursion of positive terms.
 
     With F(k, r) the difference of (. - u)_+^r on the first k + 1 nodes, Leibniz' rule gives

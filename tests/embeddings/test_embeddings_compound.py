@@ -15,6 +15,7 @@ from pymc_bayessum import measures as ms
 from pymc_bayessum.embeddings.algebra import expand
 from pymc_bayessum.embeddings.brownian import survival
 from pymc_bayessum.embeddings.long_sums import long_sum
+from pymc_bayessum.embeddings.registry import ROWS
 
 
 class TestSumsAndProductsOfKernels:
@@ -372,15 +373,20 @@ class TestRegistry:
             def diagonal(self, x):
                 return np.ones(len(x))
 
-        @es.register(Constant, ms.UniformCategorical)
-        def constant(kernel, measure):
-            return es.Embedding(lambda y: np.ones(len(y)), 1.0)
+        measure = ms.UniformCategorical(50, 4)
+        with ROWS.restored():
 
-        embedding = es.embed(2 * Constant(), ms.UniformCategorical(50, 4))
-        assert embedding.mean(np.zeros((3, 50), int)).tolist() == [2.0] * 3
-        assert embedding.initial_error == 2.0
-        with pytest.raises(ValueError, match="Constant, ExpHamming"):
-            es.embed(ks.Tanimoto(), ms.UniformCategorical(50, 4))
+            @es.register(Constant, ms.UniformCategorical)
+            def constant(kernel, measure):
+                return es.Embedding(lambda y: np.ones(len(y)), 1.0)
+
+            embedding = es.embed(2 * Constant(), measure)
+            assert embedding.mean(np.zeros((3, 50), int)).tolist() == [2.0] * 3
+            assert embedding.initial_error == 2.0
+            with pytest.raises(ValueError, match="Constant, ExpHamming"):
+                es.embed(ks.Tanimoto(), measure)
+        with pytest.raises(ValueError, match="no embedding of Constant"):
+            es.embed(Constant(), measure)
 
     def test_wrong_types(self):
         with pytest.raises(TypeError, match="kernel_type must be a kernel class"):

@@ -18,9 +18,10 @@ from pymc_bayessum.kernels import (
     Stein,
 )
 from pymc_bayessum.measures import Counting, Poisson, Product, UniformCategorical, UniformInterval
-from pymc_bayessum.rules.lowrank import LowRankGram, nystroem_rule, pivot_rule, pivoted_cholesky
+from pymc_bayessum.rules.lowrank import nystroem_rule, pivot_rule
 from pymc_bayessum.rules.rule import bayes_sum
 from pymc_bayessum.rules.stein import stein_rule
+from pymc_bayessum.solve.pivoted import LowRankGram, pivoted_cholesky
 
 CHAIN = UniformCategorical(15, 3)
 

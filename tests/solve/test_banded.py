@@ -11,9 +11,10 @@ from scipy.special import gammaln
 from pymc_bayessum import measures
 from pymc_bayessum.kernels import IntegratedBrownian, Matern
 from pymc_bayessum.rules.rule import bayes_sum
-from pymc_bayessum.solve.gram import factorize
-from pymc_bayessum.solve.banded import MarkovGram, markov_process, markov_weights
+from pymc_bayessum.solve import factorize
+from pymc_bayessum.solve.banded import MarkovGram, solve_process
 from pymc_bayessum.solve.panels import discrete_gauss
+from pymc_bayessum.solve.process import MarkovProcess
 
 DIGITS = 50
 
@@ -325,7 +326,7 @@ def test_discrete_gauss_rules_sum_polynomials():
 
 
 def test_too_wide_a_measure_is_refused_for_free_polynomials():
-    process = markov_process(IntegratedBrownian(1))
-    assert markov_weights(process, np.array([0, 5]), measures.Geometric(1e-9)) is None
+    process = MarkovProcess.of_spline(IntegratedBrownian(1))
+    assert solve_process(process, measures.Geometric(1e-9), np.array([0, 5])) is None
     with pytest.raises(ValueError, match="leaves polynomials free"):
         bayes_sum(IntegratedBrownian(1), measures.Geometric(1e-9), [0, 5])

@@ -1,0 +1,147 @@
+"""One way to solve: a registry of solvers by kernel and measure.
+
+A solver factorises the Gram matrix of one kind of kernel and, under a measure it is entered for,
+finds the weights K^-1 mu and the variance that go with it. Rules ask for both, marginal likelihoods
+for the Gram matrix alone; the same function answers.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_bayessum.kernels import Kernel
+from pymc_bayessum.kernels.registry import Registry
+from pymc_bayessum.measures import Measure
+from pymc_bayessum.measures.supports import Points
+from pymc_bayessum.solve.gram import Gram
+
+__all__ = ["SOLVERS", "Solution", "factorize", "register", "solve"]
+
+
+class Solution(NamedTuple):
+    """What a solver found.
+
+    Attributes
+    ----------
+    gram : Gram
+        The factorised Gram matrix of the nodes.
+    weights : ndarray of shape (N,) or None
+        K^-1 mu; ``None`` when there was no measure to sum under.
+    variance : float
+        Posterior variance of the sum at unit amplitude, never below zero.
+    log_abs_weights : ndarray of shape (N,) or None
+        Where it is known more accurately than from the weights.
+    clipped : float
+        How far below zero rounding had pushed the variance.
+    """
+
+    gram: Gram
+    weights: np.ndarray | None = None
+    variance: float = 0.0
+    log_abs_weights: np.ndarray | None = None
+    clipped: float = 0.0
+
+
+Solver = Callable[[Any, Any, Points, float | None], Solution | None]
+
+#: From (kernel type, measure type) to the function that solves such a pair.
+SOLVERS: Registry[Solver] = Registry()
+
+
+def register(kernel_type: type, measure_type: type) -> Callable[[Solver], Solver]:
+    """Decorate a function ``(kernel, measure, points, jitter) -> Solution`` to enter a solver.
+
+    Subclasses are covered; the most specific solver is asked first. One that returns ``None``
+    (for parameters or points it does not suit) leaves the pair to the next, at last to the dense
+    solver, which suits all. With ``None`` for a measure the Gram matrix alone is asked for.
+
+    Parameters
+    ----------
+    kernel_type : type of Kernel
+    measure_type : type of Measure
+        Under which the solver finds weights.
+
+    Examples
+    --------
+    White noise needs no factorisation. (The block takes the solver back at its end.)
+
+    >>> import numpy as np
+    >>> from pymc_bayessum import kernels, measures, solve
+    >>> class White(kernels.Kernel):
+    ...     def __call__(self, x, y):
+    ...         return np.equal.outer(x, y).astype(float)
+    ...
+    ...     def diagonal(self, x):
+    ...         return np.ones(len(x))
+    >>> with solve.SOLVERS.restored():
+    ...     @solve.register(White, measures.IntegerMeasure)
+    ...     def white(kernel, measure, points, jitter):
+    ...         gram = solve.DenseGram(np.eye(len(points)))
+    ...         mass = None if measure is None else np.exp(measure.log_prob(points))
+    ...         return solve.Solution(gram, mass)
+    ...
+    ...     solve.solve(White(), measures.Counting(9), np.array([4, 7])).weights
+    array([1., 1.])
+    """
+    return SOLVERS.register(kernel_type, measure_type)
+
+
+def solve(
+    kernel: Kernel, measure: Measure | None, points: Points, jitter: float | None = None
+) -> Solution:
+    """Solve K w = mu on distinct points, by the most specific solver of the kernel and measure.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    measure : Measure or None
+        ``None`` for the Gram matrix alone (a `Stein` kernel, whose measure is in it, has weights
+        all the same).
+    points : batch of N points
+    jitter : float, optional
+        Added to the diagonal; by default the smallest that works.
+
+    Returns
+    -------
+    Solution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.kernels import Brownian
+    >>> from pymc_bayessum.measures import Counting
+    >>> solve(Brownian(), Counting(4), np.array([0, 2, 4])).weights
+    array([1.5, 2. , 1.5])
+    """
+    for solver in SOLVERS.find(kernel, measure):
+        solution = solver(kernel, measure, points, jitter)
+        if solution is not None:
+            return solution
+    raise TypeError(f"no solver for {kernel!r} under {measure!r}")
+
+
+def factorize(kernel: Kernel, points: Points, jitter: float | None = None) -> Gram:
+    """Factorise the Gram matrix of a kernel on distinct points, by the cheapest exact way.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    points : batch of N points
+    jitter : float, optional
+        Added to the diagonal; by default the smallest that works.
+
+    Returns
+    -------
+    Gram
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.kernels import Brownian, SquaredExponential
+    >>> round(factorize(Brownian(), np.array([3, 8])).log_det, 6)     # det [[4, 4], [4, 9]] = 20
+    2.995732
+    >>> factorize(SquaredExponential(1.0), np.arange(4.0)).jitter
+    0.0
+    """
+    return solve(kernel, None, points, jitter).gram
