@@ -158,7 +158,7 @@ def graded(
 
     Examples
     --------
-    >>> from pymc_bayessum.nodes import graded
+    >>> from pymc_bayessum.rules.nodes import graded
     >>> graded(30, consecutive=5, growth=1.5, spacing=6).tolist()
     [0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 21, 26, 30]
     """
