@@ -13,7 +13,9 @@ from pytensor.compile.builders import OpFromGraph
 import pymc_bayessum as pbs
 from pymc_bayessum import datasets
 from pymc_bayessum.diagnostics import CheckedTree, evaluation
+from pymc_bayessum.diagnostics.draws import time_budget_of
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
+from pymc_bayessum.diagnostics.verdict import judge_draws
 
 PRIOR_RATE = 1.0
 COUNTS = np.random.default_rng(0).geometric(1 - np.exp(-0.3), size=40) - 1
