@@ -24,6 +24,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_bayessum.diagnostics.checked_tree import CheckedTree
+from pymc_bayessum.diagnostics.data import require_same_data
 from pymc_bayessum.diagnostics.draws import (
     as_tree,
     count_draws,
@@ -128,6 +129,7 @@ def check_normalizer(
     """
     model = pm.modelcontext(model)
     tree, point = as_tree(idata, model, group)
+    require_same_data(tree, model)
     posterior = free_variables(tree[group].to_dataset(), group, model)
     evaluator = Evaluator(model, posterior, compile_kwargs or {"mode": PLAIN}, random_seed)
     if draws is None:

@@ -116,7 +116,7 @@ class Evaluator:
         factors = dict(zip(names, _simplify(flat.logp(sum=False)), strict=True))
         # The copy without transforms has forgotten the order of the variables.
         order = [v.name for v in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
-        found = _find({name: factors[name] for name in order})
+        found = _find([(_as_written(name, model), factors[name]) for name in order])
         options = {"on_unused_input": "ignore", **compile_kwargs}
         self._compiled = [
             _compile(self.variables, [each.log_z, _stated_sd(each), *each.theta], options)
@@ -267,19 +267,28 @@ def _simplify(factors: list[Variable]) -> list[Variable]:
     return list(graph.outputs)
 
 
-def _find(factors: Mapping[str, Variable]) -> dict[str, Found]:
+def _as_written(name: str, model: pm.Model) -> str:
+    """Return the name a user gave: PyMC splits a variable with missing observations in two."""
+    whole = name.removesuffix("_unobserved").removesuffix("_observed")
+    return whole if whole in model.named_vars else name
+
+
+def _find(factors: Sequence[tuple[str, Variable]]) -> dict[str, Found]:
     """Return the normalisers in the terms of a logp, each by the name of its term."""
-    found: dict[str, Found] = {}
-    for name, factor in factors.items():
-        known = {each.log_z for each in found.values()}
-        here = [each for each in find([factor]) if each.log_z not in known]
-        for number, each in enumerate(here):
-            found[name if len(here) == 1 else f"{name}[{number}]"] = each
-    if not found:
+    named: dict[Variable, tuple[str, Found]] = {}
+    for name, factor in factors:
+        for each in find([factor]):
+            named.setdefault(each.log_z, (name, each))
+    if not named:
         raise ValueError(
             "the model has no log-normaliser to check: nothing in it was built by "
             "pbs.log_normalizer or is a distribution of pymc_bayessum"
         )
+    names = [name for name, _ in named.values()]
+    found: dict[str, Found] = {}
+    for name, each in named.values():
+        number = sum(key.split("[")[0] == name for key in found)
+        found[name if names.count(name) == 1 else f"{name}[{number}]"] = each
     return found
 
 

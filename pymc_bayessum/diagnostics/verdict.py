@@ -128,8 +128,10 @@ def report_on(check: xr.Dataset) -> str:
         largest = float(abs(part["log_z_error_max"]).max())
         sd = float(part["log_z_sd"].mean())
         stated = "" if np.isnan(sd) else f", stated sd {sd:.2g}"
+        rows = float(part["times"])
+        over = f" over {rows:.0f} rows" if rows > 1.5 else ""
         lines.append(
-            f"  {name}: log Z is off by {mean:.2g} on average, {largest:.2g} at most{stated} "
+            f"  {name}{over}: log Z is off by {mean:.2g} on average, {largest:.2g} at most{stated} "
             f"(reference: {part['reference'].values!s})"
         )
     error = check["log_likelihood_error"].values

@@ -533,7 +533,8 @@ def test_correct_carries_what_belongs_to_the_draws(usable):
     shape = (4, 500)
     twice = xr.Dataset({"twice": (("chain", "draw"), 2 * draws["rate"].values)})
     loglik = xr.Dataset({"y": (("chain", "draw", "row"), np.zeros((*shape, 2)))})
-    data = xr.Dataset({"y": ("row", [1, 2])})
+    model = geometric_model(rule)
+    data = xr.Dataset({"y": ("row", model.rvs_to_values[model["y"]].data)})
     idata = xr.DataTree.from_dict(
         {
             "posterior": draws,
@@ -542,7 +543,7 @@ def test_correct_carries_what_belongs_to_the_draws(usable):
             "observed_data": data,
         }
     )
-    corrected = pbs.correct(idata, geometric_model(rule), draws=800, progressbar=False)
+    corrected = pbs.correct(idata, model, draws=800, progressbar=False)
     assert set(corrected.children) == {"posterior", "posterior_predictive", "observed_data"}
     assert corrected.posterior.sizes == {"chain": 4, "draw": 200}
     np.testing.assert_allclose(
