@@ -6,8 +6,10 @@ from pymc_bayessum.counts import (
     HurdleCMP,
     ZeroInflatedCMP,
     bambi_family,
+    cmp_lam,
     cmp_log_z,
     cmp_mean,
+    cmp_mode,
     cmp_variance,
 )
 from pymc_bayessum.diagnostics import check_normalizer, correct, find_normalizers
@@ -68,8 +70,10 @@ __all__ = [
     "baselines",
     "bayes_sum",
     "check_normalizer",
+    "cmp_lam",
     "cmp_log_z",
     "cmp_mean",
+    "cmp_mode",
     "cmp_variance",
     "correct",
     "coverage",

@@ -1,20 +1,77 @@
-"""CMP for models with named dimensions (``pymc.dims``).
+"""CMP and its relatives for models with named dimensions (``pymc.dims``).
 
-Import it by name, as ``pymc.dims`` itself: ``from pymc_bayessum.dims import CMP``.
+Import them by name, as ``pymc.dims`` itself: ``from pymc_bayessum.dims import CMP``.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import pytensor
 from pymc.dims.distributions.core import DimDistribution
+from pytensor.graph.basic import Variable
 from pytensor.xtensor.random import as_xrv
+from xarray import DataArray
 
-from pymc_bayessum.counts.cmp import CMPRV, the_parametrization
+from pymc_bayessum.counts.cmp import CMPRV, CMPBasedRV, check_constants, cmp_arguments
+from pymc_bayessum.counts.inflated import HurdleCMPRV, ZeroInflatedCMPRV
+from pymc_bayessum.counts.observed import as_counts, check_coords
+from pymc_bayessum.counts.parametrization import Parametrization
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["CMP"]
+__all__ = ["CMP", "HurdleCMP", "ZeroInflatedCMP"]
 
 
-class CMP(DimDistribution):
+class CMPBased(DimDistribution):
+    """What the distributions share: arguments and data are checked as without names."""
+
+    rv_type: ClassVar[type[CMPBasedRV]]
+
+    def __new__(cls, name: str, *args: Any, observed: Any = None, **kwargs: Any) -> Any:
+        """Add the variable to the model on the context stack."""
+        if observed is not None:
+            observed = as_counts(name, cls._as_xtensor(observed))
+            check_coords(name, observed, observed.type.dims)
+        return super().__new__(cls, name, *args, observed=observed, **kwargs)
+
+    @classmethod
+    def xrv_op(
+        cls, *parameters: Any, parametrization: Parametrization, rule: Any, **kwargs: Any
+    ) -> Any:
+        """Create the random variable for one parametrisation and rule."""
+        op = cls.rv_type(parametrization=parametrization, rule=rule)
+        return as_xrv(op)(*parameters, **kwargs)
+
+    @classmethod
+    def of_cmp(
+        cls,
+        own: dict[str, Any],
+        *,
+        mu: Any,
+        nu: Any,
+        lam: Any,
+        mode: Any,
+        normalizer: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Check the arguments and create the variable; ``own`` parameters come before CMP's."""
+        form, first = cmp_arguments(mu, lam, mode, nu, normalizer)
+        parameters = {
+            name: cls._as_float(x) for name, x in (own | {form.name: first, "nu": nu}).items()
+        }
+        check_constants(parameters)
+        return super().dist(
+            list(parameters.values()), parametrization=form, rule=normalizer, **kwargs
+        )
+
+    @classmethod
+    def _as_float(cls, x: Any) -> Any:
+        # PyTensor would make a plain number single precision.
+        if not isinstance(x, (Variable, DataArray)):
+            x = np.asarray(x, dtype=pytensor.config.floatX)
+        return cls._as_xtensor(x).astype(pytensor.config.floatX)
+
+
+class CMP(CMPBased):
     r"""Conway-Maxwell-Poisson counts, their dimensions matched by name.
 
     The distribution and its parameters are those of :class:`pymc_bayessum.CMP`.
@@ -44,11 +101,7 @@ class CMP(DimDistribution):
     ('shop',)
     """
 
-    @staticmethod
-    def xrv_op(*parameters: Any, parametrization: str, rule: Any, **kwargs: Any) -> Any:
-        """Create the random variable for one parametrisation and rule."""
-        op = CMPRV(parametrization=parametrization, rule=rule)
-        return as_xrv(op)(*parameters, **kwargs)
+    rv_type = CMPRV
 
     @classmethod
     def dist(  # type: ignore[override]
@@ -62,5 +115,66 @@ class CMP(DimDistribution):
         **kwargs: Any,
     ) -> Any:
         """Create the distribution outside of a model."""
-        parametrization, first = the_parametrization(mu, lam, mode, nu, normalizer)
-        return super().dist([first, nu], parametrization=parametrization, rule=normalizer, **kwargs)
+        return cls.of_cmp({}, mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
+
+
+class CMPWithZeros(CMPBased):
+    """Arguments of the zero-inflated and the hurdle distribution."""
+
+    @classmethod
+    def dist(  # type: ignore[override]
+        cls,
+        psi: Any,
+        mu: Any = None,
+        nu: Any = None,
+        *,
+        lam: Any = None,
+        mode: Any = None,
+        normalizer: Rule | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Create the distribution outside of a model."""
+        own = {"psi": psi}
+        return cls.of_cmp(own, mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
+
+
+class ZeroInflatedCMP(CMPWithZeros):
+    r"""Zero-inflated CMP counts, their dimensions matched by name.
+
+    The distribution and its parameters are those of :class:`pymc_bayessum.ZeroInflatedCMP`.
+
+    Parameters
+    ----------
+    psi : xtensor_like of float
+        Expected proportion of CMP draws (0 <= psi <= 1).
+    mu, lam, mode : xtensor_like of float
+        Exactly one: the mean, the rate, or :math:`\lambda^{1/\nu}`.
+    nu : xtensor_like of float
+        Dispersion (nu >= 0).
+    normalizer : Rule, optional
+    **kwargs
+        ``observed``, ``dims``, ... as in any distribution of ``pymc.dims``.
+    """
+
+    rv_type = ZeroInflatedCMPRV
+
+
+class HurdleCMP(CMPWithZeros):
+    r"""Hurdle CMP counts, their dimensions matched by name.
+
+    The distribution and its parameters are those of :class:`pymc_bayessum.HurdleCMP`.
+
+    Parameters
+    ----------
+    psi : xtensor_like of float
+        Probability of a positive count (0 <= psi <= 1).
+    mu, lam, mode : xtensor_like of float
+        Exactly one: the mean, the rate, or :math:`\lambda^{1/\nu}`.
+    nu : xtensor_like of float
+        Dispersion (nu >= 0).
+    normalizer : Rule, optional
+    **kwargs
+        ``observed``, ``dims``, ... as in any distribution of ``pymc.dims``.
+    """
+
+    rv_type = HurdleCMPRV

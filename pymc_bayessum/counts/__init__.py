@@ -1,15 +1,18 @@
 """Counts: the Conway-Maxwell-Poisson distribution and its relatives."""
 
 from pymc_bayessum.counts.bambi_family import bambi_family
-from pymc_bayessum.counts.cmp import CMP, cmp_log_z, cmp_mean, cmp_variance
+from pymc_bayessum.counts.cmp import CMP
 from pymc_bayessum.counts.inflated import HurdleCMP, ZeroInflatedCMP
+from pymc_bayessum.counts.moments import cmp_lam, cmp_log_z, cmp_mean, cmp_mode, cmp_variance
 
 __all__ = [
     "CMP",
     "HurdleCMP",
     "ZeroInflatedCMP",
     "bambi_family",
+    "cmp_lam",
     "cmp_log_z",
     "cmp_mean",
+    "cmp_mode",
     "cmp_variance",
 ]

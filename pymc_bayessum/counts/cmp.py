@@ -1,18 +1,14 @@
 r"""The Conway-Maxwell-Poisson distribution, by its mean, its rate or its mode."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.dist_math import (
-    check_icdf_parameters,
-    check_icdf_value,
-    check_parameters,
-    factln,
-)
-from pymc.distributions.distribution import Discrete, _support_point
-from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.distributions.distribution import _support_point
+from pymc.distributions.moments.means import _mean
+from pymc.distributions.shape_utils import maybe_resize
 from pymc.logprob.abstract import _icdf, _logccdf, _logcdf, _logprob
 from pymc.pytensorf import floatX
 from pytensor.compile.mode import optdb
@@ -22,62 +18,87 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.counts.cmp_series import CMPSum
 from pymc_bayessum.counts.cmp_sums.near_zero import width
-from pymc_bayessum.counts.cmp_sums.ops import (
-    VERSION,
-    CMPCumulants,
-    CMPFromMean,
-    LoadForJax,
-    log_tail,
-    quantile,
-    rate_and_log_z_of_mean,
-)
-from pymc_bayessum.counts.cmp_sums.sums import (
-    LOG_MAX_MODE,
-    LOG_SMALLEST,
-    MAX_PEAK,
-    MAX_WIDTH,
-    rate_of_mean,
-)
+from pymc_bayessum.counts.cmp_sums.ops import VERSION, CMPFromMean
+from pymc_bayessum.counts.cmp_sums.sums import LOG_MAX_MODE, LOG_SMALLEST, MAX_PEAK, MAX_WIDTH
+from pymc_bayessum.counts.masses import Counted, Masses
+from pymc_bayessum.counts.moments import cmp_mean
+from pymc_bayessum.counts.observed import CountDistribution, refuse_unknown
+from pymc_bayessum.counts.parametrization import MEAN, Parametrization, chosen
 from pymc_bayessum.counts.random import NO_DRAW, draw_cmp, draw_cmp_array
-from pymc_bayessum.normalizers import node
-from pymc_bayessum.normalizers.summed import log_normalizer
+from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["CMP", "cmp_log_z", "cmp_mean", "cmp_variance"]
-
-# Derivatives hold counts divided by the parameter: a bound that keeps them in double precision.
-LARGEST_COUNT = 1e15
+__all__ = ["CMP", "CMPRV", "CMPBased", "CMPBasedRV"]
 
 
-class CMPRV(RandomVariable):
-    """Random variable of (mu | lam | mode, nu); ``parametrization`` says which of the three."""
+class CMPBasedRV(RandomVariable):
+    """Random variable whose last two parameters are (mu | lam | mode, nu) of a CMP.
+
+    ``parametrization`` says which of the three, ``rule`` how Z is computed if not by default.
+    """
 
     name = "CMP"
     signature = "(),()->()"
     dtype = "int64"
-    _print_name = ("CMP", "\\operatorname{CMP}")
     __props__ = (*RandomVariable.__props__, "parametrization", "rule")  # type: ignore[assignment]
 
     def __init__(
-        self, parametrization: str = "mu", rule: Rule | None = None, **kwargs: Any
+        self, parametrization: Parametrization = MEAN, rule: Rule | None = None, **kwargs: Any
     ) -> None:
         self.parametrization = parametrization
         self.rule = rule
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, first: Any, nu: Any, size: Any = None) -> Any:  # type: ignore[override]
-        """Draw exactly, whatever the normaliser."""
-        return draw_cmp_array(rng, _rate_of(self.parametrization, first, nu), nu, size)
+    @classmethod
+    def rv_op(
+        cls,
+        *parameters: Any,
+        parametrization: Parametrization,
+        rule: Rule | None,
+        size: Any = None,
+        rng: Any = None,
+    ) -> TensorVariable:
+        """Create the random variable for one parametrisation and rule."""
+        op = cls(parametrization=parametrization, rule=rule)
+        rng = pt.random.shared_rng(seed=None) if rng is None else rng
+        _, variable = op(*parameters, size=size, rng=rng, return_next_rng=True)
+        return variable
+
+    def masses(self, first: Any, nu: Any) -> Masses:
+        """Return the symbolic masses for tensors."""
+        return Masses.of(self.parametrization, self.rule, first, nu)
+
+    def log_rate(self, first: Any, nu: Any) -> Any:
+        """Return the log rate for arrays."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_first = np.asarray(np.log(np.asarray(first, dtype=float)))
+        return self.parametrization.log_rate(log_first, np.asarray(nu, dtype=float), _rate_of_mean)
 
     def __str__(self) -> str:
         """Name the Op and its parametrisation; the rule would print all of its arrays."""
-        return f"CMP_rv{{{self.parametrization}}}"
+        return f"{self.name}_rv{{{self.parametrization.name}}}"
+
+
+def _rate_of_mean(log_mu: Any, nu: Any) -> Any:
+    eta, log_z, *_ = CMPFromMean().evaluate(log_mu, nu)
+    known = np.where(np.isfinite(log_z), eta, np.nan)
+    return np.where(log_mu <= LOG_SMALLEST, log_mu, known)
+
+
+class CMPRV(CMPBasedRV):
+    """Random variable of (mu | lam | mode, nu)."""
+
+    _print_name = ("CMP", "\\operatorname{CMP}")
+
+    def rng_fn(self, rng: np.random.Generator, first: Any, nu: Any, size: Any = None) -> Any:  # type: ignore[override]
+        """Draw exactly, whatever the normaliser."""
+        return draw_cmp_array(rng, self.log_rate(first, nu), nu, size)
 
 
 @numba_njit
-def _exists(count):
+def existing(count):
+    """Return a draw, or raise where it says that there is no distribution."""
     if count < 0:
         raise ValueError(NO_DRAW)
     return count
@@ -85,23 +106,11 @@ def _exists(count):
 
 @numba_core_rv_funcify.register(CMPRV)
 def _numba_draw(op, node):
-    if op.parametrization == "lam":
+    log_rate = op.parametrization.compiled_rate
 
-        @numba_njit
-        def random(rng, lam, nu):
-            return _exists(draw_cmp(rng, np.log(lam), nu))
-
-    elif op.parametrization == "mode":
-
-        @numba_njit
-        def random(rng, mode, nu):
-            return _exists(draw_cmp(rng, nu * np.log(mode), nu))
-
-    else:
-
-        @numba_njit
-        def random(rng, mu, nu):
-            return _exists(draw_cmp(rng, rate_of_mean(np.log(mu), nu), nu))
+    @numba_njit
+    def random(rng, first, nu):
+        return existing(draw_cmp(rng, log_rate(np.log(first), nu), nu))
 
     return random, VERSION
 
@@ -109,19 +118,27 @@ def _numba_draw(op, node):
 optdb.register("load_cmp_for_jax", LoadForJax(f"{__package__}.cmp_jax"), "jax", position=0)
 
 
-def _rate_of(parametrization: str, first: Any, nu: Any) -> Any:
-    """Return the log rate as an array."""
-    log_first, nu = _log(first), np.asarray(nu, dtype=float)
-    if parametrization == "lam":
-        return log_first
-    if parametrization == "mode":
-        return nu * log_first
-    eta, log_z, *_ = CMPFromMean().evaluate(log_first, nu)
-    known = np.where(np.isfinite(log_z), eta, np.nan)
-    return np.where(log_first <= LOG_SMALLEST, log_first, known)
+class CMPBased(CountDistribution):
+    """Distributions of which CMP is a part: how they are told which CMP is meant."""
+
+    #: Parameters before those of CMP.
+    own_parameters: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of_cmp(
+        cls, own: Any, *, mu: Any, nu: Any, lam: Any, mode: Any, normalizer: Any, **kwargs: Any
+    ) -> TensorVariable:
+        """Check the arguments and create the variable; ``own`` parameters come before CMP's."""
+        refuse_unknown(cls, [*cls.own_parameters, "mu", "lam", "mode", "nu", "normalizer"], kwargs)
+        form, first = cmp_arguments(mu, lam, mode, nu, normalizer)
+        parameters = [as_float(x) for x in (*own, first, nu)]
+        names = (*cls.own_parameters, form.name, "nu")
+        check_constants(dict(zip(names, parameters, strict=True)))
+        check_answered(form, parameters[-2], parameters[-1], normalizer)
+        return super().dist(parameters, parametrization=form, rule=normalizer, **kwargs)
 
 
-class CMP(Discrete):
+class CMP(CMPBased):
     r"""Conway-Maxwell-Poisson distribution: counts with more or less spread than Poisson.
 
     The pmf of this distribution is
@@ -208,29 +225,7 @@ class CMP(Discrete):
     """
 
     rv_type = CMPRV
-
-    def __new__(cls, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Add the distribution to the current model."""
-        if kwargs.get("observed") is not None:
-            kwargs["observed"] = _mark_fractions(kwargs["observed"])
-        return super().__new__(cls, name, *args, **kwargs)
-
-    @classmethod
-    def rv_op(
-        cls,
-        first: Any,
-        nu: Any,
-        *,
-        parametrization: str,
-        rule: Rule | None,
-        size: Any = None,
-        rng: Any = None,
-    ) -> TensorVariable:
-        """Create the random variable for one parametrisation and rule."""
-        op = CMPRV(parametrization=parametrization, rule=rule)
-        rng = pt.random.shared_rng(seed=None) if rng is None else rng
-        _, variable = op(first, nu, size=size, rng=rng, return_next_rng=True)
-        return variable
+    rv_op = CMPRV.rv_op
 
     @classmethod
     def dist(  # type: ignore[override]
@@ -251,50 +246,20 @@ class CMP(Discrete):
             If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
             are not positive or lie outside of the range the default normaliser answers for.
         """
-        parametrization, first = the_parametrization(mu, lam, mode, nu, normalizer)
-        first, nu = _as_float(first), _as_float(nu)
-        _check_constants(parametrization, first, nu, normalizer is None)
-        return super().dist([first, nu], parametrization=parametrization, rule=normalizer, **kwargs)
+        return cls.of_cmp((), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
 
 
-def the_parametrization(mu: Any, lam: Any, mode: Any, nu: Any, rule: Any) -> tuple[str, Any]:
-    """Name and value of the one parameter that is given beside nu; raise for bad arguments."""
-    given = {
-        name: value
-        for name, value in (("mu", mu), ("lam", lam), ("mode", mode))
-        if value is not None
-    }
-    if len(given) != 1:
-        raise ValueError(
-            "exactly one of mu (the mean), lam (the rate), mode (lam**(1/nu)) must be given, "
-            f"got {' and '.join(given) or 'none of them'}"
-        )
+# Arguments
+
+
+def cmp_arguments(mu: Any, lam: Any, mode: Any, nu: Any, rule: Any) -> tuple[Parametrization, Any]:
+    """Return the parametrisation and the one parameter beside nu; raise for bad arguments."""
+    form, first = chosen(mu, lam, mode)
     if nu is None:
         raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
     if rule is not None:
         _check_rule(rule)
-    [(name, value)] = given.items()
-    return name, value
-
-
-def _mark_fractions(observed: Any) -> Any:
-    """Put -1, of log-probability -inf, where an observation is no whole number.
-
-    PyMC would cut off the fraction and take the rest for a count.
-    """
-    if isinstance(observed, Variable) or np.asarray(observed).dtype.kind != "f":
-        return observed
-    values = np.asarray(observed)
-    fractional = np.isfinite(values) & (values != np.floor(values))
-    return np.where(fractional, -1.0, values) if fractional.any() else observed
-
-
-def _as_float(x: Any) -> Any:
-    """Return a float tensor; what is known beforehand stays a plain constant."""
-    if isinstance(x, Variable) and not isinstance(x, Constant):
-        return floatX(x)
-    data = x.data if isinstance(x, Constant) else x
-    return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
+    return form, first
 
 
 def _check_rule(rule: Any) -> None:
@@ -304,46 +269,53 @@ def _check_rule(rule: Any) -> None:
         raise ValueError("normalizer must be a rule on the naturals: one whole number >= 0 a node")
 
 
-def _check_constants(parametrization: str, first: Any, nu: Any, default_rule: bool) -> None:
-    """Raise for constant parameters that no distribution has, or that are not answered for."""
-    constants = {
-        name: np.asarray(x.data, dtype=float)
-        for name, x in ((parametrization, first), ("nu", nu))
-        if isinstance(x, Constant)
-    }
-    for name, values in constants.items():
-        bad = ~(np.isfinite(values) & ((values >= 0) if name == "nu" else (values > 0)))
+def as_float(x: Any) -> Any:
+    """Return a float tensor; what is known beforehand stays a plain constant."""
+    if isinstance(x, (list, tuple)) and any(isinstance(entry, Variable) for entry in x):
+        x = pt.stack(x)
+    if isinstance(x, Variable) and not isinstance(x, Constant):
+        return floatX(x)
+    data = x.data if isinstance(x, Constant) else x
+    return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
+
+
+_ALLOWED = {"nu": (0.0, np.inf, ">= 0"), "psi": (0.0, 1.0, "between 0 and 1")}
+
+
+def check_constants(parameters: Mapping[str, Any]) -> None:
+    """Raise for constant parameters that no distribution has."""
+    for name, x in parameters.items():
+        if not isinstance(x, Constant):
+            continue
+        values = np.asarray(x.data, dtype=float)
+        low, high, words = _ALLOWED.get(name, (np.nextafter(0.0, 1.0), np.inf, "> 0"))
+        bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
         if bad.any():
-            raise ValueError(
-                f"{name} must be finite and {'>= 0' if name == 'nu' else '> 0'}, "
-                f"got {values[bad].flat[0]}"
-            )
-    if len(constants) < 2 or not default_rule:
+            raise ValueError(f"{name} must be finite and {words}, got {values[bad].flat[0]}")
+
+
+def check_answered(form: Parametrization, first: Any, nu: Any, rule: Rule | None) -> None:
+    """Raise for constants that the default normaliser does not answer for."""
+    if rule is not None or not (isinstance(first, Constant) and isinstance(nu, Constant)):
         return
-    values, nus = constants.values()
+    values, nus = (np.asarray(x.data, dtype=float) for x in (first, nu))
     # With nu = 0 only lam < 1 has a normaliser: -inf, as where a sampler gets there, no error.
-    beyond = ~_answered(parametrization, values, nus) & ~((nus == 0) & (parametrization != "mu"))
+    beyond = ~_answered(form, values, nus) & ~((nus == 0) & (form is not MEAN))
     if beyond.any():
         first_bad, nu_bad = (
             x[beyond].flat[0] for x in np.broadcast_arrays(values, nus, beyond)[:2]
         )
         raise ValueError(
-            f"{parametrization} = {first_bad} with nu = {nu_bad} is outside of the range the "
+            f"{form.name} = {first_bad} with nu = {nu_bad} is outside of the range the "
             f"default normaliser answers for: a mode of at most {np.exp(LOG_MAX_MODE):.0f}, and a "
             f"width of at most {MAX_WIDTH:.0f} near zero; pass normalizer=, a rule made for it"
         )
 
 
-def _answered(parametrization: str, first: Any, nu: Any) -> Any:
+def _answered(form: Parametrization, first: Any, nu: Any) -> Any:
     """Whether the default normaliser answers, from closed forms (for means to first order)."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        eta = np.log(first)
-        if parametrization == "mode":
-            eta = nu * eta
-        elif parametrization == "mu":
-            # nu log(mean + (nu - 1) / (2 nu)) far from zero, the geometric rate near it
-            mode = first + (nu - 1) / (2 * nu)
-            eta = np.where(nu * first > 10, nu * np.log(mode), eta + (nu - 1) * np.log1p(first))
+        eta = form.log_rate(np.log(first), nu, _rough_rate_of_mean)
         log_mode = np.where(nu > 0, eta / nu, np.where(eta < 0, -np.inf, np.inf))
         wide = width(eta, nu) > MAX_WIDTH
         log_peak = log_mode + np.log(nu)
@@ -352,184 +324,46 @@ def _answered(parametrization: str, first: Any, nu: Any) -> Any:
         )
 
 
-def _rate_and_log_z(op: CMPRV, first: Any, nu: Any) -> tuple[Any, Any, Any]:
-    """Return log of the first parameter, the log rate and log Z, symbolically."""
-    log_first = pt.log(first)
-    value = None
-    if op.parametrization == "mu":
-        eta, value = rate_and_log_z_of_mean(log_first, nu)
-    else:
-        eta = log_first if op.parametrization == "lam" else nu * log_first
-    if op.rule is None:
-        return log_first, eta, node.log_z(CMPSum(), eta, nu, value=value)
-    rows, dispersion = pt.expand_dims(eta, -1), pt.expand_dims(nu, -1)
-    return log_first, eta, log_normalizer(lambda x: rows * x - dispersion * factln(x), op.rule)
+def _rough_rate_of_mean(log_mu: Any, nu: Any) -> Any:
+    """Return nu log(mean + (nu - 1) / (2 nu)) far from zero, the geometric rate near it."""
+    mu = np.exp(log_mu)
+    mode = mu + (nu - 1) / (2 * nu)
+    return np.where(nu * mu > 10, nu * np.log(mode), log_mu + (nu - 1) * np.log1p(mu))
 
 
-def _is_zero(op: CMPRV, log_first: Any, eta: Any) -> Any:
-    """Whether the rate is so small, or zero, that the count is zero for certain."""
-    tiny = pt.le(log_first, LOG_SMALLEST)
-    return pt.and_(tiny, pt.le(eta, LOG_SMALLEST)) if op.parametrization == "mode" else tiny
-
-
-def _check(result: Any, log_first: Any, nu: Any, op: CMPRV) -> Any:
-    # The log is NaN for a negative number, and free where the parameter is an exponential.
-    return check_parameters(
-        result, pt.invert(pt.isnan(log_first)), nu >= 0, msg=f"{op.parametrization} >= 0, nu >= 0"
-    )
-
-
-def _is_count(value: Any) -> Any:
-    """Whether a value is a whole number from zero on: True where that is known beforehand."""
-    if isinstance(value, Constant):
-        data = np.asarray(value.data)
-        if np.all((data >= 0) & (data == np.floor(data)) & (data < LARGEST_COUNT)):
-            return True
-    whole = pt.ge(value, 0)
-    if value.dtype.startswith(("int", "uint", "bool")):
-        return whole
-    return pt.and_(whole, pt.and_(pt.eq(value, pt.floor(value)), pt.lt(value, LARGEST_COUNT)))
+# What PyMC asks
 
 
 @_logprob.register(CMPRV)
 def _cmp_logp(op, values, rng, size, first, nu, **kwargs):
     [value] = values
-    log_first, eta, log_z = _rate_and_log_z(op, first, nu)
-    valid = _is_count(value)
-    # A stand-in for what is no count keeps NaN out of the gradient.
-    count = value if valid is True else pt.switch(valid, value, 0)
-    count = pt.cast(count, "float64")  # log-factorials of small integer types are single precision
-    result = node.normalized(count * eta - nu * factln(count), log_z)
-    zero = _is_zero(op, log_first, eta)
-    if op.parametrization == "mode":  # a mode far below one may still have a rate near one
-        result = pt.switch(log_first > LOG_SMALLEST, result, -np.inf)
-    result = pt.switch(zero, pt.switch(pt.eq(count, 0), 0.0, -np.inf), result)
-    if valid is not True:
-        result = pt.switch(valid, result, -np.inf)
-    return _check(result, log_first, nu, op)
-
-
-def _tail(op: CMPRV, value: Any, first: Any, nu: Any, upper: bool) -> Any:
-    log_first, eta, log_z = _rate_and_log_z(op, first, nu)
-    if op.parametrization == "mu":  # the rate is zero where no answer is given
-        eta = pt.switch(pt.isfinite(log_z), eta, np.nan)
-    result = log_tail(pt.floor(value), eta, nu, upper)
-    certain = pt.switch(pt.ge(value, 0) if not upper else pt.lt(value, 0), 0.0, -np.inf)
-    result = pt.switch(_is_zero(op, log_first, eta), certain, result)
-    return _check(result, log_first, nu, op)
+    masses, counted = op.masses(first, nu), Counted.of(value)
+    return masses.check(counted.guard(masses.log_mass(counted.count)))
 
 
 @_logcdf.register(CMPRV)
 def _cmp_logcdf(op, value, rng, size, first, nu):
-    return _tail(op, value, first, nu, upper=False)
+    masses = op.masses(first, nu)
+    return masses.check(masses.log_tail(value, upper=False))
 
 
 @_logccdf.register(CMPRV)
 def _cmp_logccdf(op, value, rng, size, first, nu):
-    return _tail(op, value, first, nu, upper=True)
+    masses = op.masses(first, nu)
+    return masses.check(masses.log_tail(value, upper=True))
 
 
 @_icdf.register(CMPRV)
 def _cmp_icdf(op, value, rng, size, first, nu):
-    log_first, eta, log_z = _rate_and_log_z(op, first, nu)
-    known = quantile(value, pt.switch(pt.isfinite(log_z), eta, np.nan), nu)
-    result = pt.switch(_is_zero(op, log_first, eta), 0.0, known)
-    result = check_icdf_value(result, value)
-    return check_icdf_parameters(
-        result, pt.invert(pt.isnan(log_first)), nu >= 0, msg=f"{op.parametrization} >= 0, nu >= 0"
-    )
+    masses = op.masses(first, nu)
+    return masses.check_icdf(masses.quantile(value), value)
 
 
 @_support_point.register(CMPRV)
 def _cmp_support_point(op, rv, rng, size, first, nu):
-    if op.parametrization == "lam":
-        # At most exp(20), where nu -> 0 sends the mode to infinity.
-        first = pt.exp(pt.minimum(pt.log(first) / pt.maximum(nu, 1e-300), 20.0))
-    point = pt.floor(first + 0 * nu)
-    return point if rv_size_is_none(size) else pt.broadcast_to(point, size)
+    return maybe_resize(pt.floor(op.parametrization.centre(first, nu) + 0 * nu), size)
 
 
-def cmp_log_z(log_lam: Any, nu: Any) -> Any:
-    r"""Return :math:`\log \sum_x \lambda^x / (x!)^\nu`.
-
-    Parameters
-    ----------
-    log_lam, nu : array_like of float
-        Log of the rate, and dispersion; they broadcast.
-
-    Returns
-    -------
-    ndarray or float
-        +inf where the sum diverges or is not answered for (see :class:`CMP`).
-
-    Examples
-    --------
-    >>> float(np.exp(cmp_log_z(np.log(1.5), 1.2)).round(5))
-    4.01341
-    """
-    return _moments(log_lam, nu)[0]
-
-
-def cmp_mean(lam: Any, nu: Any) -> Any:
-    r"""Mean of the CMP distribution with rate :math:`\lambda` and dispersion :math:`\nu`.
-
-    Parameters
-    ----------
-    lam, nu : array_like of float
-        Rate (lam > 0) and dispersion; they broadcast.
-
-    Returns
-    -------
-    ndarray or float
-        NaN where there is no distribution or none is answered for (see :class:`CMP`).
-
-    Examples
-    --------
-    >>> float(cmp_mean(10.0, 1.2).round(6))
-    6.727397
-    """
-    log_z, mean, *_ = _moments(_log(lam), nu)
-    return np.where(np.isfinite(log_z), mean, np.nan)[()]
-
-
-def cmp_variance(lam: Any = None, nu: Any = None, *, mu: Any = None) -> Any:
-    r"""Variance of the CMP distribution with rate :math:`\lambda` and dispersion :math:`\nu`.
-
-    Parameters
-    ----------
-    lam, nu : array_like of float
-        Rate (lam > 0) and dispersion; they broadcast.
-    mu : array_like of float
-        The mean, in place of the rate.
-
-    Returns
-    -------
-    ndarray or float
-        NaN where there is no distribution or none is answered for (see :class:`CMP`).
-
-    Examples
-    --------
-    >>> float(cmp_variance(10.0, 1.2).round(6))
-    5.679674
-    >>> float(cmp_variance(mu=4.0, nu=1.0).round(6))
-    4.0
-    """
-    if (lam is None) == (mu is None) or nu is None:
-        raise TypeError("cmp_variance needs nu and exactly one of lam and mu")
-    if lam is None:
-        _, log_z, slope, *_ = CMPFromMean().evaluate(_log(mu), nu)
-        known = np.isfinite(log_z)
-        return np.where(known, np.asarray(mu, dtype=float) / np.where(known, slope, 1.0), np.nan)[
-            ()
-        ]
-    log_z, _, _, variance, *_ = _moments(_log(lam), nu)
-    return np.where(np.isfinite(log_z), variance, np.nan)[()]
-
-
-def _log(lam: Any) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.log(np.asarray(lam, dtype=float)))
-
-
-def _moments(log_lam: Any, nu: Any) -> list[Any]:
-    return [x[()] for x in CMPCumulants(2).evaluate(log_lam, nu)]
+@_mean.register(CMPRV)
+def _cmp_mean(op, rv, rng, size, first, nu):
+    return maybe_resize(cmp_mean(**{op.parametrization.name: first}, nu=nu), size)

@@ -1,85 +1,149 @@
 """Zero-inflated and hurdle Conway-Maxwell-Poisson distributions."""
 
-from __future__ import annotations
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from typing import Any
-
-import pymc as pm
+import numpy as np
 import pytensor.tensor as pt
-from pymc.logprob.abstract import _icdf
+from numba import njit
+from pymc.distributions.distribution import _support_point
+from pymc.distributions.moments.means import _mean
+from pymc.distributions.shape_utils import maybe_resize
+from pymc.logprob.abstract import _icdf, _logccdf, _logcdf, _logprob
+from pymc.math import log1mexp
+from pytensor.graph.basic import Constant
+from pytensor.link.numba.dispatch.basic import numba_njit
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.counts.cmp import CMP, CMPRV
+from pymc_bayessum.counts.cmp import CMPBased, CMPBasedRV, existing
+from pymc_bayessum.counts.cmp_sums.ops import VERSION
+from pymc_bayessum.counts.masses import Counted, Masses
+from pymc_bayessum.counts.moments import cmp_mean
+from pymc_bayessum.counts.random import draw_cmp, draw_cmp_array
+from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["HurdleCMP", "ZeroInflatedCMP"]
 
-
-class _RejectedCMPRV(CMPRV):
-    """CMP that PyMC truncates by rejection: truncation by quantiles would give floats."""
+NO_SHARE = "draws need psi, the share of the CMP part, between 0 and 1"
 
 
-_icdf.register(_RejectedCMPRV, _icdf.dispatch(object))
+class CMPWithZerosRV(CMPBasedRV):
+    """Random variable of (psi, mu | lam | mode, nu): zero with probability 1 - psi at least."""
+
+    signature = "(),(),()->()"
+
+    def rng_fn(  # type: ignore[override]
+        self, rng: np.random.Generator, psi: Any, first: Any, nu: Any, size: Any = None
+    ) -> Any:
+        """Draw exactly, whatever the normaliser."""
+        psi = np.asarray(psi)
+        if not np.all((psi >= 0) & (psi <= 1)):
+            raise ValueError(NO_SHARE)
+        if size is None:
+            size = np.broadcast_shapes(psi.shape, np.shape(first), np.shape(nu))
+        counts = self.draw_part(rng, self.log_rate(first, nu), nu, size)
+        return np.where(rng.random(counts.shape) < psi, counts, 0)
+
+    def draw_part(self, rng: np.random.Generator, log_lam: Any, nu: Any, size: Any) -> Any:
+        """Draw the part that is not the point at zero."""
+        raise NotImplementedError
 
 
-class _CMPWithZeros:
-    """Mixture of a point at zero, weight 1 - psi, and a CMP-based part, weight psi."""
+class ZeroInflatedCMPRV(CMPWithZerosRV):
+    """The part is CMP."""
+
+    name = "ZeroInflatedCMP"
+    _print_name = ("ZeroInflatedCMP", "\\operatorname{ZeroInflatedCMP}")
+    draw_one = staticmethod(draw_cmp)
+
+    def draw_part(self, rng: np.random.Generator, log_lam: Any, nu: Any, size: Any) -> Any:
+        """Draw from CMP."""
+        return draw_cmp_array(rng, log_lam, nu, size)
+
+
+@njit(cache=True)
+def draw_positive_cmp(rng, log_lam, nu):
+    """One exact draw of a CMP count that is not zero, given ``log(lam)`` and ``nu``.
+
+    For lam < 1/2 by rejection from a geometric distribution, whose ratio to the masses is
+    (x!)^nu: at least half of the proposals are taken, and all of them as lam goes to zero. For
+    larger rates at least a third of the draws of CMP is not zero, as Z > 1 + lam.
+    """
+    if not log_lam < -math.log(2.0):
+        while True:
+            x = draw_cmp(rng, log_lam, nu)
+            if x != 0:
+                return x
+    if not nu >= 0.0:
+        return -1
+    while True:
+        x = 1.0 + math.floor(math.log(1.0 - rng.random()) / log_lam)
+        if math.log(1.0 - rng.random()) <= -nu * math.lgamma(x + 1.0):
+            return np.int64(x)
+
+
+@njit(cache=True)
+def _draw_positive_rows(rng, log_lam, nu, out):
+    for i in range(out.size):
+        out[i] = existing(draw_positive_cmp(rng, log_lam[i], nu[i]))
+
+
+class HurdleCMPRV(CMPWithZerosRV):
+    """The part is CMP without its zeros."""
+
+    name = "HurdleCMP"
+    _print_name = ("HurdleCMP", "\\operatorname{HurdleCMP}")
+    draw_one = staticmethod(draw_positive_cmp)
+
+    def draw_part(self, rng: np.random.Generator, log_lam: Any, nu: Any, size: Any) -> Any:
+        """Draw from CMP above zero."""
+        out = np.empty(size, dtype=np.int64)
+        rates, dispersions = (
+            np.broadcast_to(x, out.shape).astype(float).ravel() for x in (log_lam, nu)
+        )
+        _draw_positive_rows(rng, rates, dispersions, out.reshape(-1))
+        return out
+
+
+@numba_core_rv_funcify.register(CMPWithZerosRV)
+def _numba_draw(op, node):
+    log_rate, draw_one = op.parametrization.compiled_rate, op.draw_one
+
+    @numba_njit
+    def random(rng, psi, first, nu):
+        if not 0.0 <= psi <= 1.0:
+            raise ValueError(NO_SHARE)
+        if rng.random() >= psi:
+            return np.int64(0)
+        return existing(draw_one(rng, log_rate(np.log(first), nu), nu))
+
+    return random, VERSION
+
+
+class CMPWithZeros(CMPBased):
+    """Arguments of both distributions."""
+
+    own_parameters: ClassVar = ("psi",)
 
     @classmethod
-    def _component(cls, counts: Any, max_n_steps: int) -> Any:
-        """Give the part that is not the point at zero."""
-        return counts
-
-    @classmethod
-    def _parts(
+    def dist(  # type: ignore[override]
         cls,
-        psi: Any,
-        mu: Any,
-        nu: Any,
-        lam: Any,
-        mode: Any,
-        normalizer: Any,
-        max_n_steps: int,
-    ) -> tuple[Any, list[Any]]:
-        psi = pt.as_tensor_variable(psi)
-        counts = CMP.dist(mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer)
-        weights = pt.stack([1 - psi, psi], axis=-1)
-        return weights, [pm.DiracDelta.dist(0), cls._component(counts, max_n_steps)]
-
-    def __new__(
-        cls,
-        name: str,
         psi: Any,
         mu: Any = None,
         nu: Any = None,
         *,
         lam: Any = None,
         mode: Any = None,
-        normalizer: Any = None,
-        max_n_steps: int = 10_000,
+        normalizer: Rule | None = None,
         **kwargs: Any,
-    ) -> Any:
-        """Add the variable to the model on the context stack."""
-        parts = cls._parts(psi, mu, nu, lam, mode, normalizer, max_n_steps)
-        return pm.Mixture(name, *parts, **kwargs)
-
-    @classmethod
-    def dist(
-        cls,
-        psi: Any,
-        mu: Any = None,
-        nu: Any = None,
-        *,
-        lam: Any = None,
-        mode: Any = None,
-        normalizer: Any = None,
-        max_n_steps: int = 10_000,
-        **kwargs: Any,
-    ) -> Any:
-        """Create a variable outside a model."""
-        parts = cls._parts(psi, mu, nu, lam, mode, normalizer, max_n_steps)
-        return pm.Mixture.dist(*parts, **kwargs)
+    ) -> TensorVariable:
+        """Create a variable outside of a model."""
+        return cls.of_cmp((psi,), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
 
 
-class ZeroInflatedCMP(_CMPWithZeros):
+class ZeroInflatedCMP(CMPWithZeros):
     r"""Zero-inflated Conway-Maxwell-Poisson distribution.
 
     .. math::
@@ -114,8 +178,11 @@ class ZeroInflatedCMP(_CMPWithZeros):
     True
     """
 
+    rv_type = ZeroInflatedCMPRV
+    rv_op = ZeroInflatedCMPRV.rv_op
 
-class HurdleCMP(_CMPWithZeros):
+
+class HurdleCMP(CMPWithZeros):
     r"""Hurdle Conway-Maxwell-Poisson distribution: zeros come from a process of their own.
 
     .. math::
@@ -131,6 +198,8 @@ class HurdleCMP(_CMPWithZeros):
     Mean      :math:`\psi \mu / (1 - 1 / Z)`
     ========  ==========================================
 
+    As :math:`P(X = 0) = 1 / Z` for CMP, the truncation costs nothing that is not known already.
+
     Parameters
     ----------
     psi : tensor_like of float
@@ -141,8 +210,6 @@ class HurdleCMP(_CMPWithZeros):
         Dispersion, as for :class:`CMP`.
     normalizer : Rule, optional
         As for :class:`CMP`.
-    max_n_steps : int, default 10_000
-        How often a draw of the truncated part is tried before it is given up.
 
     Examples
     --------
@@ -155,11 +222,152 @@ class HurdleCMP(_CMPWithZeros):
     True
     """
 
-    @classmethod
-    def _component(cls, counts: Any, max_n_steps: int) -> Any:
-        """Cut the zeros off."""
-        op = counts.owner.op
-        rng, size, *parameters = counts.owner.inputs
-        rejected = _RejectedCMPRV(parametrization=op.parametrization, rule=op.rule)
-        _, counts = rejected(*parameters, size=size, rng=rng, return_next_rng=True)
-        return pm.Truncated.dist(counts, lower=1, max_n_steps=max_n_steps)
+    rv_type = HurdleCMPRV
+    rv_op = HurdleCMPRV.rv_op
+
+
+# What PyMC asks. Both parts are probabilities, so that their sum is accurate
+
+
+def _with_zeros(psi: Any, log_part: Any) -> Any:
+    """Log of 1 - psi + psi exp(log_part)."""
+    total = pt.log((1.0 - psi) + psi * pt.exp(log_part))
+    return pt.switch(psi < 1.0, total, log_part)
+
+
+def _checked(masses: Masses, result: Any, psi: Any) -> Any:
+    return masses.check(result, **{"0 <= psi <= 1": (psi >= 0) & (psi <= 1)})
+
+
+@_logprob.register(ZeroInflatedCMPRV)
+def _zero_inflated_logp(op, values, rng, size, psi, first, nu, **kwargs):
+    [value] = values
+    masses, counted = op.masses(first, nu), Counted.of(value)
+    result = pt.log(psi) + masses.log_mass(counted.count)
+    log_zero = masses.log_zero
+    if (rows := _known_rows(value, result, np.equal)) is None:
+        zero = _with_zeros(psi, log_zero)
+        result = pt.switch(pt.eq(counted.count, 0), zero, result)
+    else:
+        zero = _with_zeros(rows.of(psi), rows.of(log_zero))
+        result = rows.put(result, zero)
+    return _checked(masses, counted.guard(result), psi)
+
+
+@_logprob.register(HurdleCMPRV)
+def _hurdle_logp(op, values, rng, size, psi, first, nu, **kwargs):
+    [value] = values
+    if (rows := _known_rows(value, psi + first + nu, np.greater)) is None:
+        masses, counted = op.masses(first, nu), Counted.of(value)
+        positive = pt.log(psi) + masses.log_mass_positive(counted.count)
+        result = pt.switch(pt.eq(counted.count, 0), pt.log1p(-psi), positive)
+        return _checked(masses, counted.guard(result), psi)
+    masses, count = op.masses(rows.of(first), rows.of(nu)), pt.cast(rows.of(value), "float64")
+    positive = pt.log(rows.of(psi)) + masses.log_mass_positive(count)
+    return _checked(masses, rows.put(pt.log1p(-psi), positive), psi)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Those rows of data that need more work than the others, known before sampling."""
+
+    where: tuple[np.ndarray, ...]
+    shape: tuple[int, ...]
+
+    def of(self, x: Any) -> Any:
+        """Return these rows of a tensor; what all rows share stays a scalar."""
+        x = pt.as_tensor_variable(x)
+        if all(x.type.broadcastable):
+            return x.squeeze()
+        same = x.ndim == len(self.shape) and not any(x.type.broadcastable)
+        return (x if same else pt.broadcast_to(x, self.shape))[self.where]
+
+    def put(self, x: Any, part: Any) -> Any:
+        """Return the tensor with these rows replaced."""
+        return pt.set_subtensor(pt.broadcast_to(x, self.shape)[self.where], part)
+
+
+def _known_rows(value: Any, like: Any, than_zero: Any) -> _Rows | None:
+    """Return the rows of constant counts that compare so with zero, if it is they that have rows.
+
+    Half of a hurdle's time would otherwise go into rows that do not need it.
+    """
+    if not isinstance(value, Constant) or Counted.of(value).valid is not True:
+        return None
+    data = np.asarray(value.data)
+    if data.ndim == 0 or data.ndim < like.ndim or 1 in data.shape:
+        return None
+    return _Rows(np.nonzero(than_zero(data, 0)), data.shape)
+
+
+@_logcdf.register(ZeroInflatedCMPRV)
+def _zero_inflated_logcdf(op, value, rng, size, psi, first, nu):
+    masses = op.masses(first, nu)
+    result = _with_zeros(psi, masses.log_tail(value, upper=False))
+    return _checked(masses, pt.switch(value < 0, -np.inf, result), psi)
+
+
+@_logccdf.register(ZeroInflatedCMPRV)
+def _zero_inflated_logccdf(op, value, rng, size, psi, first, nu):
+    masses = op.masses(first, nu)
+    result = pt.log(psi) + masses.log_tail(value, upper=True)
+    return _checked(masses, pt.switch(value < 0, 0.0, result), psi)
+
+
+@_icdf.register(ZeroInflatedCMPRV)
+def _zero_inflated_icdf(op, value, rng, size, psi, first, nu):
+    masses = op.masses(first, nu)
+    result = masses.quantile(pt.clip((value - (1.0 - psi)) / psi, 0.0, 1.0))
+    return masses.check_icdf(result, value, **{"0 < psi <= 1": (psi > 0) & (psi <= 1)})
+
+
+@_logcdf.register(HurdleCMPRV)
+def _hurdle_logcdf(op, value, rng, size, psi, first, nu):
+    masses = op.masses(first, nu)
+    upto = masses.log_tail(pt.maximum(value, 1), upper=False)
+    # P(0 < X <= x) = P(X <= x) - P(X = 0)
+    part = upto + log1mexp(masses.log_zero - upto) - masses.log_positive
+    part = pt.switch(masses.is_zero, 0.0, part)
+    result = pt.switch(value < 1, pt.log1p(-psi), _with_zeros(psi, part))
+    return _checked(masses, pt.switch(value < 0, -np.inf, result), psi)
+
+
+@_logccdf.register(HurdleCMPRV)
+def _hurdle_logccdf(op, value, rng, size, psi, first, nu):
+    masses = op.masses(first, nu)
+    part = masses.log_tail(pt.maximum(value, 0), upper=True) - masses.log_positive
+    part = pt.switch(masses.is_zero, pt.switch(value < 1, 0.0, -np.inf), part)
+    return _checked(masses, pt.switch(value < 0, 0.0, pt.log(psi) + part), psi)
+
+
+@_icdf.register(HurdleCMPRV)
+def _hurdle_icdf(op, value, rng, size, psi, first, nu):
+    masses = op.masses(first, nu)
+    share = pt.clip((value - (1.0 - psi)) / psi, 0.0, 1.0)
+    at_zero = pt.exp(masses.log_zero)
+    positive = pt.maximum(masses.quantile(at_zero + (1.0 - at_zero) * share), 1.0)
+    result = pt.switch(value <= 1.0 - psi, 0.0, positive)
+    return masses.check_icdf(result, value, **{"0 < psi <= 1": (psi > 0) & (psi <= 1)})
+
+
+@_support_point.register(ZeroInflatedCMPRV)
+def _zero_inflated_support_point(op, rv, rng, size, psi, first, nu):
+    return maybe_resize(pt.round(psi * op.parametrization.centre(first, nu) + 0 * nu), size)
+
+
+@_support_point.register(HurdleCMPRV)
+def _hurdle_support_point(op, rv, rng, size, psi, first, nu):
+    centre = pt.maximum(op.parametrization.centre(first, nu), 1.0)
+    return maybe_resize(pt.round(psi * centre + 0 * nu), size)
+
+
+@_mean.register(ZeroInflatedCMPRV)
+def _zero_inflated_mean(op, rv, rng, size, psi, first, nu):
+    return maybe_resize(psi * cmp_mean(**{op.parametrization.name: first}, nu=nu), size)
+
+
+@_mean.register(HurdleCMPRV)
+def _hurdle_mean(op, rv, rng, size, psi, first, nu):
+    mean = cmp_mean(**{op.parametrization.name: first}, nu=nu)
+    log_positive = op.masses(first, nu).log_positive
+    return maybe_resize(psi * mean * pt.exp(-log_positive), size)

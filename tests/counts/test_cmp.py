@@ -117,11 +117,6 @@ def test_observations_that_are_no_counts():
     result = logp.eval({value: [-1.0, 2.5, np.nan, np.inf, -np.inf, 3.0]})
     assert np.all(result[:5] == -np.inf)
     assert np.isfinite(result[5])
-    for observed in ([-1, 2], [1.5, 2.0]):
-        with pm.Model() as model:
-            pbs.CMP("y", mu=2.0, nu=0.7, observed=observed)
-        assert model.compile_logp(sum=False)({})[0].tolist()[0] == -np.inf
-        assert np.isfinite(model.compile_logp(sum=False)({})[0][1])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -266,26 +261,6 @@ def test_support_point():
         with pm.Model() as model:
             pbs.CMP("x", **arguments, size=size)
         assert_support_point_is_expected(model, expected)
-
-
-def test_moments_on_arrays():
-    assert abs(float(np.exp(pbs.cmp_log_z(np.log(1.5), 1.2))) - 4.01341) < 1e-5
-    np.testing.assert_allclose(pbs.cmp_mean(10.0, 1.2), 6.727397, rtol=1e-6)
-    lam, nu = np.array([[0.4], [2.0]]), np.array([0.3, 1.0, 2.0])
-    mean, variance = pbs.cmp_mean(lam, nu), pbs.cmp_variance(lam, nu)
-    assert mean.shape == variance.shape == pbs.cmp_log_z(np.log(lam), nu).shape == (2, 3)
-    x = np.arange(500.0)
-    for i in range(2):
-        for j in range(3):
-            p = np.exp(series(x, np.log(lam[i, 0]), nu[j], 500))
-            np.testing.assert_allclose(mean[i, j], p @ x, rtol=1e-10)
-            np.testing.assert_allclose(variance[i, j], p @ (x - p @ x) ** 2, rtol=1e-10)
-    np.testing.assert_allclose(pbs.cmp_variance(mu=mean, nu=nu), variance, rtol=1e-9)
-    with pytest.raises(TypeError, match="exactly one of lam and mu"):
-        pbs.cmp_variance(2.0, 1.0, mu=3.0)
-    assert np.isnan(pbs.cmp_mean(1.5, 0.0))
-    assert np.isnan(pbs.cmp_variance(-1.0, 1.0))
-    assert pbs.cmp_log_z(0.5, 0.0) == np.inf
 
 
 @pytest.fixture(scope="module")

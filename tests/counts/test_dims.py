@@ -3,11 +3,12 @@
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
+import pytensor
 import pytest
 from xarray import DataArray
 
 import pymc_bayessum as pbs
-from pymc_bayessum.dims import CMP
+from pymc_bayessum.dims import CMP, HurdleCMP, ZeroInflatedCMP
 
 SOLD = np.random.default_rng(0).poisson(3.0, (5, 4))
 COORDS = {"day": np.arange(5), "shop": list("abcd")}
@@ -61,10 +62,57 @@ def test_draws_follow_the_mean():
     np.testing.assert_allclose(means, [0.5, 4.0], atol=5 * 2.0 / np.sqrt(20_000))
 
 
+@pytest.mark.parametrize(
+    ("distribution", "share"), [(CMP, {}), (ZeroInflatedCMP, {"psi": 0.5}), (HurdleCMP, {"psi": 1})]
+)
+def test_plain_numbers_draw(distribution, share):
+    rv = distribution.dist(**share, mu=3.0, nu=1, dim_lengths={"b": 500})
+    draws = pm.draw(rv, random_seed=1)
+    assert draws.shape == (500,)
+    assert draws.dtype == "int64"
+    mean = {CMP: 3.0, ZeroInflatedCMP: 1.5, HurdleCMP: 3.0 / -np.expm1(-3.0)}[distribution]
+    assert abs(draws.mean() - mean) < 5 * 2.0 / np.sqrt(500)
+
+
+@pytest.mark.parametrize(
+    ("named", "plain"), [(ZeroInflatedCMP, pbs.ZeroInflatedCMP), (HurdleCMP, pbs.HurdleCMP)]
+)
+def test_with_zeros(named, plain):
+    psi, mu = DataArray([0.3, 0.8], dims="a"), DataArray([1.0, 2.0, 4.0], dims="b")
+    value = DataArray([0, 1, 5], dims="b")
+    logp = pm.logp(named.dist(psi, mu=mu, nu=0.7), pmd.as_xtensor(value))
+    by_position = plain.dist(psi.values[:, None], mu=mu.values, nu=0.7)
+    expected = pm.logp(by_position, np.tile(value, (2, 1)))
+    found, expected = pytensor.function([], [logp.values, expected], mode="FAST_COMPILE")()
+    assert logp.dims == ("a", "b")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_observed_data_are_checked():
+    with pm.Model(coords=COORDS):
+        for observed, message in (
+            (DataArray([1.0, 2.5, 0.0, 1.0], dims="shop"), "row 1 holds 2.5"),
+            (DataArray([1, -2, 0, 1], dims="shop"), "row 1 holds -2"),
+            (DataArray([1, 2, 0], dims="shop"), r"shape \(3,\), its dims \('shop',\)"),
+            ([1, 2, 0, 1], "must have dims"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                CMP("y", mu=2.0, nu=1.0, observed=observed)
+        sold = pmd.Data("sold", np.full((5, 4), 0.5), dims=("day", "shop"))
+        with pytest.raises(ValueError, match=r"row \(0, 0\) holds 0.5"):
+            HurdleCMP("y", psi=0.5, mu=2.0, nu=1.0, observed=sold)
+
+
 def test_bad_input():
+    with pytest.raises(ValueError, match=r"mu must be finite and > 0, got -1.0"):
+        CMP.dist(mu=-1.0, nu=1.0)
+    with pytest.raises(ValueError, match=r"nu must be finite and >= 0, got -1.0"):
+        CMP.dist(mu=1.0, nu=DataArray([1.0, -1.0], dims="a"))
+    with pytest.raises(ValueError, match=r"psi must be finite and between 0 and 1, got 2.0"):
+        ZeroInflatedCMP.dist(psi=2, mu=1.0, nu=1.0)
     with pytest.raises(ValueError, match=r"exactly one of mu .* got mu and lam"):
         CMP.dist(mu=1.0, lam=1.0, nu=1.0)
-    with pytest.raises(ValueError, match="nu must be given"):
+    with pytest.raises(ValueError, match=r"nu must be given"):
         CMP.dist(mu=1.0)
     with pytest.raises(ValueError, match="must have dims"):
         CMP.dist(mu=np.ones(3), nu=1.0)

@@ -1,0 +1,182 @@
+r"""Symbolic log masses, tails and quantiles of CMP, from which its distributions are made.
+
+.. math:: \log P(X = x) = x \eta - \nu \log x! - \log Z(\eta, \nu), \qquad P(X = 0) = 1 / Z.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.dist_math import (
+    check_icdf_parameters,
+    check_icdf_value,
+    check_parameters,
+    factln,
+)
+from pytensor.graph.basic import Constant
+from pytensor.tensor.symbolic import TensorSymbolicOp
+
+from pymc_bayessum.counts.cmp_series import CMPSum
+from pymc_bayessum.counts.cmp_sums.ops import log_tail, quantile
+from pymc_bayessum.counts.cmp_sums.sums import LOG_SMALLEST
+from pymc_bayessum.counts.parametrization import Parametrization
+from pymc_bayessum.normalizers import node
+from pymc_bayessum.normalizers.summed import log_normalizer
+from pymc_bayessum.rules.rule import Rule
+
+__all__ = ["Counted", "Masses"]
+
+# Derivatives hold counts divided by the parameter: a bound that keeps them in double precision.
+LARGEST_COUNT = 1e15
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A value of which it is known, or asked, whether it is a count.
+
+    Attributes
+    ----------
+    count : TensorVariable
+        The value; zero where it is no count, which keeps NaN out of gradients.
+    valid : TensorVariable or True
+        Whether it is a whole number from zero on: True where that is known beforehand.
+    """
+
+    count: Any
+    valid: Any
+
+    @classmethod
+    def of(cls, value: Any) -> "Counted":
+        """Ask a value."""
+        valid = _is_count(value)
+        count = value if valid is True else pt.switch(valid, value, 0)
+        # Log-factorials of small integer types would be single precision.
+        return cls(pt.cast(count, "float64"), valid)
+
+    def guard(self, log_mass: Any) -> Any:
+        """Return -inf where the value is no count."""
+        return log_mass if self.valid is True else pt.switch(self.valid, log_mass, -np.inf)
+
+
+def _is_count(value: Any) -> Any:
+    if isinstance(value, Constant):
+        data = np.asarray(value.data)
+        if np.all((data >= 0) & (data == np.floor(data)) & (data < LARGEST_COUNT)):
+            return True
+    whole = pt.ge(value, 0)
+    if value.dtype.startswith(("int", "uint", "bool")):
+        return whole
+    return pt.and_(whole, pt.and_(pt.eq(value, pt.floor(value)), pt.lt(value, LARGEST_COUNT)))
+
+
+class LogMinusOne(TensorSymbolicOp):
+    r"""Return :math:`\log(e^x - 1)` for positive x.
+
+    Left to itself PyTensor would compute an exponential more in the derivative,
+    :math:`1 / (1 - e^{-x})`, and half of a hurdle's time goes into exponentials.
+    """
+
+    __props__ = ()
+    inline = True
+
+    def build_inner_graph(self, x: Any) -> list[Any]:  # type: ignore[override]
+        """Write it so that nothing overflows or cancels."""
+        return [x + pt.log(-pt.expm1(-x))]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """Multiply by the derivative."""
+        return [cotangents[0] / -pt.expm1(-inputs[0])]
+
+
+@dataclass(frozen=True)
+class Masses:
+    """One CMP distribution a row, as tensors.
+
+    Attributes
+    ----------
+    form : Parametrization
+    log_first, nu : TensorVariable
+        Log of the parameter given, and dispersion.
+    eta, log_z : TensorVariable
+        Log rate and log-normaliser.
+    """
+
+    form: Parametrization
+    log_first: Any
+    nu: Any
+    eta: Any
+    log_z: Any
+
+    @classmethod
+    def of(cls, form: Parametrization, rule: Rule | None, first: Any, nu: Any) -> "Masses":
+        """Find rate and normaliser; by a rule, where there is one."""
+        log_first = pt.log(first)
+        eta, value = form.rate_and_log_z(log_first, nu)
+        if rule is None:
+            log_z = node.log_z(CMPSum(), eta, nu, value=value)
+        else:
+            rows, dispersion = pt.expand_dims(eta, -1), pt.expand_dims(nu, -1)
+            log_z = log_normalizer(lambda x: rows * x - dispersion * factln(x), rule)
+        return cls(form, log_first, nu, eta, log_z)
+
+    @property
+    def is_zero(self) -> Any:
+        """Where the count is zero for certain."""
+        return self.form.is_zero(self.log_first, self.eta)
+
+    def log_mass(self, count: Any) -> Any:
+        """Return the log-probability of a count."""
+        result = node.normalized(count * self.eta - self.nu * factln(count), self.log_z)
+        result = pt.switch(pt.gt(self.log_first, LOG_SMALLEST), result, -np.inf)
+        return pt.switch(self.is_zero, pt.switch(pt.eq(count, 0), 0.0, -np.inf), result)
+
+    @property
+    def log_zero(self) -> Any:
+        """Log of P(X = 0) = 1 / Z."""
+        return pt.switch(self.is_zero, 0.0, node.normalized(0.0, self.log_z))
+
+    @property
+    def log_z_positive(self) -> Any:
+        """Log of Z - 1, the normaliser of the counts from one on."""
+        return LogMinusOne()(pt.switch(pt.gt(self.log_z, 0.0), self.log_z, np.nan))
+
+    @property
+    def log_positive(self) -> Any:
+        """Log of P(X > 0) = 1 - 1 / Z."""
+        return self.log_z_positive - self.log_z
+
+    def log_mass_positive(self, count: Any) -> Any:
+        """Return the log-probability of a count given that it is not zero.
+
+        As the rate goes to zero the count is one.
+        """
+        result = node.normalized(count * self.eta - self.nu * factln(count), self.log_z_positive)
+        return pt.switch(self.is_zero, pt.switch(pt.eq(count, 1), 0.0, -np.inf), result)
+
+    def log_tail(self, value: Any, upper: bool) -> Any:
+        """Return the log of P(X <= value), or of P(X > value)."""
+        eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
+        certain = pt.switch(pt.lt(value, 0) if upper else pt.ge(value, 0), 0.0, -np.inf)
+        return pt.switch(self.is_zero, certain, log_tail(pt.floor(value), eta, self.nu, upper))
+
+    def quantile(self, q: Any) -> Any:
+        """Return the smallest count x with P(X <= x) >= q."""
+        eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
+        return pt.switch(self.is_zero, 0.0, quantile(q, eta, self.nu))
+
+    def check(self, result: Any, **more: Any) -> Any:
+        """Add PyMC's check of the parameters; ``more`` conditions by what they say."""
+        return check_parameters(result, *self._conditions(more), msg=self._message(more))
+
+    def check_icdf(self, result: Any, q: Any, **more: Any) -> Any:
+        """Add PyMC's check of a quantile's probability and of the parameters."""
+        result = check_icdf_value(result, q)
+        return check_icdf_parameters(result, *self._conditions(more), msg=self._message(more))
+
+    def _conditions(self, more: dict[str, Any]) -> list[Any]:
+        # The log is NaN for a negative number, and free where the parameter is an exponential.
+        return [pt.invert(pt.isnan(self.log_first)), self.nu >= 0, *more.values()]
+
+    def _message(self, more: dict[str, Any]) -> str:
+        return ", ".join([f"{self.form.name} >= 0", "nu >= 0", *more])

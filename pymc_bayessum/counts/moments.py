@@ -1,0 +1,256 @@
+r"""Moments of CMP, on arrays, on xarray objects and on tensors inside of models.
+
+Every function takes :math:`\nu` and exactly one of ``lam``, ``mu`` and ``mode``. Arrays and tensors
+broadcast by position, xarray objects and ``pymc.dims`` variables by the names of their dimensions.
+Tensors have gradients.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import xarray as xr
+from pymc.pytensorf import floatX
+from pytensor.graph.basic import Variable
+from pytensor.xtensor import as_xtensor, broadcast
+from pytensor.xtensor.type import XTensorVariable
+
+from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean
+from pymc_bayessum.counts.parametrization import MEAN, Parametrization, chosen
+
+__all__ = ["cmp_lam", "cmp_log_z", "cmp_mean", "cmp_mode", "cmp_variance"]
+
+
+def cmp_log_z(
+    log_lam: Any = None, nu: Any = None, *, lam: Any = None, mu: Any = None, mode: Any = None
+) -> Any:
+    r"""Return :math:`\log \sum_x \lambda^x / (x!)^\nu`.
+
+    Parameters
+    ----------
+    log_lam, nu : array_like, tensor or DataArray
+        Log of the rate, and dispersion; they broadcast.
+    lam, mu, mode : array_like, tensor or DataArray
+        Rate, mean or mode, in place of the log rate.
+
+    Returns
+    -------
+    float, ndarray, tensor or DataArray
+        +inf where the sum diverges or is not answered for (see :class:`CMP`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(np.exp(cmp_log_z(np.log(1.5), 1.2)).round(5))
+    4.01341
+    >>> float(cmp_log_z(mu=4.0, nu=1.0).round(6))
+    4.0
+    """
+    if log_lam is None:
+        return _moment(_log_z, lam, nu, mu, mode)
+    if lam is not None or mu is not None or mode is not None or nu is None:
+        raise TypeError("cmp_log_z needs nu and exactly one of log_lam, lam and mu (or mode)")
+    return _dispatch(lambda backend, eta, nu: backend.run(CMPCumulants(1), eta, nu)[0], log_lam, nu)
+
+
+def cmp_mean(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = None) -> Any:
+    r"""Mean of the CMP distribution with rate :math:`\lambda` and dispersion :math:`\nu`.
+
+    Parameters
+    ----------
+    lam, nu : array_like, tensor or DataArray
+        Rate (lam > 0) and dispersion; they broadcast.
+    mu, mode : array_like, tensor or DataArray
+        The mean itself, or the mode :math:`\lambda^{1/\nu}`, in place of the rate.
+
+    Returns
+    -------
+    float, ndarray, tensor or DataArray
+        NaN where there is no distribution or none is answered for (see :class:`CMP`).
+
+    Examples
+    --------
+    >>> float(cmp_mean(10.0, 1.2).round(6))
+    6.727397
+    >>> float(cmp_mean(mode=5.0, nu=1.0).round(6))
+    5.0
+    """
+    return _moment(_mean, lam, nu, mu, mode)
+
+
+def cmp_variance(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = None) -> Any:
+    r"""Variance of the CMP distribution with rate :math:`\lambda` and dispersion :math:`\nu`.
+
+    Parameters
+    ----------
+    lam, nu : array_like, tensor or DataArray
+        Rate (lam > 0) and dispersion; they broadcast.
+    mu, mode : array_like, tensor or DataArray
+        The mean, or the mode :math:`\lambda^{1/\nu}`, in place of the rate.
+
+    Returns
+    -------
+    float, ndarray, tensor or DataArray
+        NaN where there is no distribution or none is answered for (see :class:`CMP`).
+
+    Examples
+    --------
+    >>> float(cmp_variance(10.0, 1.2).round(6))
+    5.679674
+    >>> float(cmp_variance(mu=4.0, nu=1.0).round(6))
+    4.0
+
+    The posterior of the dispersion index is a line in the model:
+
+    >>> import pymc as pm
+    >>> with pm.Model():
+    ...     mu, nu = pm.Gamma("mu", 2, 1), pm.LogNormal("nu")
+    ...     index = pm.Deterministic("index", cmp_variance(mu=mu, nu=nu) / mu)
+    """
+    return _moment(_variance, lam, nu, mu, mode)
+
+
+def cmp_lam(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = None) -> Any:
+    r"""Rate :math:`\lambda` of the CMP distribution with a given mean or mode.
+
+    Parameters
+    ----------
+    lam, mu, mode, nu : array_like, tensor or DataArray
+        As for :func:`cmp_mean`.
+
+    Examples
+    --------
+    >>> float(cmp_lam(mu=6.727397, nu=1.2).round(4))
+    10.0
+    """
+    return _moment(_lam, lam, nu, mu, mode)
+
+
+def cmp_mode(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = None) -> Any:
+    r"""Mode :math:`\lambda^{1/\nu}`, whose floor is the most probable count.
+
+    Parameters
+    ----------
+    lam, mu, mode, nu : array_like, tensor or DataArray
+        As for :func:`cmp_mean`.
+
+    Examples
+    --------
+    >>> float(cmp_mode(lam=9.0, nu=2.0).round(6))
+    3.0
+    """
+    return _moment(_mode, lam, nu, mu, mode)
+
+
+# One body for arrays and tensors
+
+
+@dataclass(frozen=True)
+class _Backend:
+    """What the moments need of an array library, and how it runs the compiled sums."""
+
+    log: Callable[[Any], Any]
+    exp: Callable[[Any], Any]
+    where: Callable[[Any, Any, Any], Any]
+    isfinite: Callable[[Any], Any]
+    equal: Callable[[Any, Any], Any]
+    run: Callable[..., Sequence[Any]]
+
+
+def _run_on_tensors(op: Any, *inputs: Any) -> Sequence[Any]:
+    outputs = op.make_node(*inputs).outputs
+    # The Op gives scalars an axis.
+    return [pt.squeeze(x, 0) for x in outputs] if all(x.ndim == 0 for x in inputs) else outputs
+
+
+_ARRAYS = _Backend(
+    np.log, np.exp, np.where, np.isfinite, np.equal, lambda op, *xs: op.evaluate(*xs)
+)
+_TENSORS = _Backend(pt.log, pt.exp, pt.switch, pt.isfinite, pt.eq, _run_on_tensors)
+
+
+def _log_rate(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+    return form.log_rate(
+        backend.log(first), nu, lambda log_mu, nu: backend.run(CMPFromMean(), log_mu, nu)[0]
+    )
+
+
+def _log_z(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+    if form is MEAN:
+        log_z = backend.run(CMPFromMean(), backend.log(first), nu)[1]
+    else:
+        log_z = backend.run(CMPCumulants(1), _log_rate(backend, form, first, nu), nu)[0]
+    return _zero_at_zero(backend, first, log_z)
+
+
+def _mean(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+    if form is MEAN:
+        return first + 0.0 * nu
+    log_z, mean, _ = backend.run(CMPCumulants(1), _log_rate(backend, form, first, nu), nu)
+    return _where_it_exists(backend, first, log_z, mean)
+
+
+def _variance(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+    if form is MEAN:
+        _, log_z, slope, *_ = backend.run(CMPFromMean(), backend.log(first), nu)
+        # The slope of the log rate in the log mean is the mean by the variance.
+        variance = first / backend.where(backend.isfinite(log_z), slope, 1.0)
+    else:
+        eta = _log_rate(backend, form, first, nu)
+        log_z, _, _, variance, *_ = backend.run(CMPCumulants(2), eta, nu)
+    return _where_it_exists(backend, first, log_z, variance)
+
+
+def _lam(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+    return backend.exp(_log_rate(backend, form, first, nu))
+
+
+def _mode(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+    return backend.exp(_log_rate(backend, form, first, nu) / nu)
+
+
+def _where_it_exists(backend: _Backend, first: Any, log_z: Any, moment: Any) -> Any:
+    known = backend.where(backend.isfinite(log_z), moment, np.nan)
+    return _zero_at_zero(backend, first, known)
+
+
+def _zero_at_zero(backend: _Backend, first: Any, value: Any) -> Any:
+    """Without a rate, a mean or a mode above zero there are no counts but zero."""
+    return backend.where(backend.equal(first, 0), 0.0, value)
+
+
+def _moment(body: Callable[..., Any], lam: Any, nu: Any, mu: Any, mode: Any) -> Any:
+    if nu is None or sum(x is not None for x in (lam, mu, mode)) != 1:
+        raise TypeError(f"cmp{body.__name__} needs nu and exactly one of lam and mu (or mode)")
+    form, first = chosen(mu, lam, mode)
+    return _dispatch(lambda backend, first, nu: body(backend, form, first, nu), first, nu)
+
+
+def _dispatch(body: Callable[[_Backend, Any, Any], Any], first: Any, nu: Any) -> Any:
+    """Run a body in the library of its arguments."""
+    first, nu = (_stacked(x) for x in (first, nu))
+    pair = (first, nu)
+    if any(isinstance(x, XTensorVariable) for x in pair):
+        first, nu = broadcast(*(as_xtensor(_as_floats(x)) for x in pair))
+        return as_xtensor(body(_TENSORS, first.values, nu.values), dims=first.dims)
+    if any(isinstance(x, Variable) for x in pair):
+        return body(_TENSORS, *(floatX(pt.as_tensor_variable(x)) for x in pair))
+    if any(isinstance(x, (xr.DataArray, xr.Dataset)) for x in pair):
+        return xr.apply_ufunc(lambda *arrays: _on_arrays(body, *arrays), *pair)
+    return _on_arrays(body, *pair)
+
+
+def _on_arrays(body: Callable[[_Backend, Any, Any], Any], first: Any, nu: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(body(_ARRAYS, _as_floats(first), _as_floats(nu)))[()]
+
+
+def _as_floats(x: Any) -> Any:
+    return x if isinstance(x, Variable) else np.asarray(x, dtype=float)
+
+
+def _stacked(x: Any) -> Any:
+    is_list = isinstance(x, (list, tuple)) and any(isinstance(entry, Variable) for entry in x)
+    return pt.stack(x) if is_list else x

@@ -1,0 +1,151 @@
+r"""Three ways to say which CMP distribution is meant: by its mean, its rate or its mode.
+
+Beside :math:`\nu` one more number places the distribution. Whichever it is, the log rate
+:math:`\eta = \log\lambda` follows from its logarithm and :math:`\nu`; all else is a function of
+:math:`\eta` and :math:`\nu`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from numba import njit
+
+from pymc_bayessum.counts.cmp_sums.ops import rate_and_log_z_of_mean
+from pymc_bayessum.counts.cmp_sums.sums import LOG_SMALLEST, rate_of_mean
+
+__all__ = ["MEAN", "MODE", "RATE", "Parametrization", "chosen"]
+
+
+@njit(cache=True)
+def _rate_itself(log_lam, nu):
+    return log_lam
+
+
+@njit(cache=True)
+def _rate_of_mode(log_mode, nu):
+    return nu * log_mode
+
+
+@dataclass(frozen=True)
+class Parametrization(ABC):
+    """One of the three.
+
+    Attributes
+    ----------
+    name : str
+        The argument of the distributions, ``mu``, ``lam`` or ``mode``.
+    meaning : str
+        What it is, in words.
+    compiled_rate : callable
+        The log rate of one row, for numba: a function of the parameter's log and nu.
+    """
+
+    name: ClassVar[str]
+    meaning: ClassVar[str]
+    compiled_rate: ClassVar[Any]
+
+    @abstractmethod
+    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
+        """Return the log rate, in the array library of the arguments.
+
+        Parameters
+        ----------
+        log_first, nu : array or tensor
+            Log of the parameter, and dispersion.
+        of_mean : callable
+            How that library finds the log rate of a log mean and nu.
+        """
+
+    def rate_and_log_z(self, log_first: Any, nu: Any) -> tuple[Any, Any]:
+        """Return the symbolic log rate, and log Z if it was found on the way, else None."""
+        return self.log_rate(log_first, nu, rate_and_log_z_of_mean), None
+
+    def is_zero(self, log_first: Any, eta: Any) -> Any:
+        """Whether the rate is so small, or zero, that the count is zero for certain."""
+        return pt.le(log_first, LOG_SMALLEST)
+
+    def centre(self, first: Any, nu: Any) -> Any:
+        """Return a number near the mode, symbolically."""
+        return first
+
+
+class Mean(Parametrization):
+    """By the mean: the rate solves E[X] = mu."""
+
+    name = "mu"
+    meaning = "the mean"
+    compiled_rate = staticmethod(rate_of_mean)
+
+    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
+        """Solve for it."""
+        return of_mean(log_first, nu)
+
+    def rate_and_log_z(self, log_first: Any, nu: Any) -> tuple[Any, Any]:
+        """Return both from one solution."""
+        return rate_and_log_z_of_mean(log_first, nu)
+
+
+class Rate(Parametrization):
+    """By the rate itself."""
+
+    name = "lam"
+    meaning = "the rate"
+    compiled_rate = staticmethod(_rate_itself)
+
+    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
+        """Return what was given."""
+        return log_first
+
+    def centre(self, first: Any, nu: Any) -> Any:
+        """Return the mode, at most exp(20): nu -> 0 would send it to infinity."""
+        return pt.exp(pt.minimum(pt.log(first) / pt.maximum(nu, 1e-300), 20.0))
+
+
+class Mode(Parametrization):
+    """By the mode lam**(1/nu)."""
+
+    name = "mode"
+    meaning = "lam**(1/nu)"
+    compiled_rate = staticmethod(_rate_of_mode)
+
+    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
+        """Multiply."""
+        return nu * log_first
+
+    def is_zero(self, log_first: Any, eta: Any) -> Any:
+        """Ask the rate too: a mode far below one may still have a rate near one."""
+        return pt.and_(super().is_zero(log_first, eta), pt.le(eta, LOG_SMALLEST))
+
+
+MEAN, RATE, MODE = Mean(), Rate(), Mode()
+
+
+def chosen(mu: Any = None, lam: Any = None, mode: Any = None) -> tuple[Parametrization, Any]:
+    """Return the one parametrisation that is given, and its value.
+
+    Parameters
+    ----------
+    mu, lam, mode : optional
+        Exactly one that is not None.
+
+    Raises
+    ------
+    ValueError
+        For none of them or more than one.
+
+    Examples
+    --------
+    >>> form, value = chosen(lam=2.0)
+    >>> form.name, value
+    ('lam', 2.0)
+    """
+    values = {MEAN: mu, RATE: lam, MODE: mode}
+    given = [(form, value) for form, value in values.items() if value is not None]
+    if len(given) != 1:
+        allowed = ", ".join(f"{form.name} ({form.meaning})" for form in values)
+        names = " and ".join(form.name for form, _ in given)
+        raise ValueError(f"exactly one of {allowed} must be given, got {names or 'none of them'}")
+    return given[0]
