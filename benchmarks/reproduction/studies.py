@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_bayessum import Estimate, bayes_sum, measures, nystroem_rule, pivot_rule
 from pymc_bayessum.kernels import Brownian, ExpHamming, Kernel, Matern, Polynomial
-from pymc_bayessum.measures.supports import rows, take
+from pymc_bayessum.measures.supports import point_keys, take
 
 from . import cases
 from .records import Record, timed
@@ -102,7 +102,7 @@ def repeats(seeds: int, quick: bool = False) -> Iterator[Record]:
 
 def _unique(points):
     """Drop repeats: the noiseless posterior does not see them."""
-    first = {key: i for i, key in reversed(list(enumerate(rows(points))))}
+    first = {key: i for i, key in reversed(list(enumerate(point_keys(points))))}
     return take(points, np.array(sorted(first.values())))
 
 

@@ -109,7 +109,7 @@ def _squared_survival_sum(measure: IntegerMeasure) -> float:
     """Sum of P(X > r)^2 over r >= 0, with a tail below 1e-18 of the total."""
     parts = measure.measures if isinstance(measure, IntegerMixture) else (measure,)
     # Far below its mean a survival function is one, and far above zero: it bends in between only.
-    bends = [(m.mean, m.sd) for m in parts]  # type: ignore[attr-defined]
+    bends = [(m.mean, m.sd) for m in parts]
     low = max(math.floor(min(mean - 40.0 * sd for mean, sd in bends)), 0)
     _, high = measure.effective_range(-45.0, growth=1.0)
 

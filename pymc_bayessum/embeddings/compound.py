@@ -26,7 +26,7 @@ from pymc_bayessum.kernels import (
     Tensor,
 )
 from pymc_bayessum.measures import Interval, Measure, Mixture, Product, Pushforward, SiteMeasure
-from pymc_bayessum.measures.supports import Points
+from pymc_bayessum.measures.supports import Points, batch_size
 
 __all__ = ["cross", "embed"]
 
@@ -94,7 +94,7 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
 
     def mean(y: Points) -> np.ndarray:
         points = as_points(y)
-        return sum(scale * part.mean(points) for scale, part in parts)  # type: ignore[return-value]
+        return np.sum([scale * part.mean(points) for scale, part in parts], axis=0)
 
     return Embedding(mean, lambda: math.fsum(s * part.initial_error for s, part in parts))
 
@@ -157,11 +157,7 @@ def _mass(measure: Measure) -> Embedding:
     """Embedding of the constant kernel."""
     mass = math.exp(measure.log_mass)
 
-    def mean(y: Points) -> np.ndarray:
-        size = len(y[0]) if isinstance(y, tuple) else len(y)
-        return np.full(size, mass)
-
-    return Embedding(mean, mass * mass)
+    return Embedding(lambda y: np.full(batch_size(y), mass), mass * mass)
 
 
 def _cross_mixture(kernel: Kernel, measure: Mixture) -> float:

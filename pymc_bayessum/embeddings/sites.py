@@ -225,11 +225,11 @@ def exp_hamming_mixture(kernel: ExpHamming, measure: Mixture) -> Embedding | Non
 
     Mixtures with other parts go through :func:`cross`, pair by pair.
     """
-    parts = measure.measures
-    if not all(isinstance(part, ProductCategorical) for part in parts):
+    parts = [part for part in measure.measures if isinstance(part, ProductCategorical)]
+    if len(parts) < len(measure.measures):
         return None
     drop = -math.expm1(-kernel.decay)
-    probs = np.stack([part.probs for part in parts])  # type: ignore[attr-defined]
+    probs = np.stack([part.probs for part in parts])
     sites = np.arange(probs.shape[1])
 
     def mean(y: np.ndarray) -> np.ndarray:

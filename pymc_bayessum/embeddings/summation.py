@@ -80,8 +80,6 @@ def _(measure: IntegerMeasure, growth: float) -> tuple[Points, np.ndarray]:
 
 @_reduce.register
 def _(measure: Mixture, growth: float) -> tuple[Points, np.ndarray]:
-    if isinstance(measure, IntegerMeasure):
-        return _reduce.dispatch(IntegerMeasure)(measure, growth)
     parts = [_reduce(part, growth) for part in measure.measures]
     weights = [w * p[1] for w, p in zip(measure.weights, parts, strict=True)]
     return concatenate([p[0] for p in parts]), np.concatenate(weights)

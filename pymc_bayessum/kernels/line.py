@@ -10,15 +10,7 @@ import numpy as np
 
 from pymc_bayessum.arguments import integer, positive, real
 from pymc_bayessum.kernels.base import Kernel
-from pymc_bayessum.measures.supports import (
-    Image,
-    Integers,
-    Interval,
-    Naturals,
-    Points,
-    Range,
-    Support,
-)
+from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support
 
 __all__ = ["Brownian", "IntegratedBrownian", "Matern", "Polynomial", "SquaredExponential"]
 
@@ -45,15 +37,13 @@ def _half_line(points: Points) -> np.ndarray:
 
 
 def _on_line(support: Support) -> bool:
-    return isinstance(support, (Naturals, Integers, Range, Interval, Image))
+    return isinstance(support, (Line, Interval, Image))
 
 
 def _on_half_line(support: Support) -> bool:
-    if isinstance(support, Naturals):
-        return support.start >= 0
-    if isinstance(support, (Range, Interval)):
-        return support.low >= 0
-    return isinstance(support, Image)
+    if isinstance(support, Line):
+        return support.ends[0] >= 0
+    return support.low >= 0 if isinstance(support, Interval) else isinstance(support, Image)
 
 
 @dataclass(frozen=True)
@@ -227,11 +217,9 @@ class Matern(Kernel):
 
     def warp(self, x: Points) -> np.ndarray:
         """Apply the transform t to a batch."""
-        if self.transform is None:
-            return _line(x)
-        if self.transform == "sqrt":
-            return 2.0 * np.sqrt(_half_line(x))
-        return _line(self.transform(_line(x)))  # type: ignore[operator]
+        if callable(self.transform):
+            return _line(self.transform(_line(x)))
+        return 2.0 * np.sqrt(_half_line(x)) if self.transform == "sqrt" else _line(x)
 
     def profile(self, distance: np.ndarray) -> np.ndarray:
         """Kernel as a function of the distance in t."""

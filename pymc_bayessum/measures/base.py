@@ -9,10 +9,11 @@ import numpy as np
 from pymc_bayessum.arguments import as_generator, integer
 from pymc_bayessum.measures.supports import (
     ENUMERATION_LIMIT,
+    Line,
     Points,
     Support,
     batch_size,
-    rows,
+    point_keys,
     take,
 )
 
@@ -115,7 +116,7 @@ class Measure(ABC):
             batch = self._sample(2 * (n - len(seen)) + 8, rng)
             drawn += batch_size(batch)
             new = []
-            for i, key in enumerate(rows(batch)):
+            for i, key in enumerate(point_keys(batch)):
                 if key not in seen and len(seen) < n:
                     seen.add(key)
                     new.append(i)
@@ -129,7 +130,7 @@ class Measure(ABC):
             # Given what is drawn, the rest of the sequence is again a draw without replacement
             # from what is left: exponential clocks have no memory.
             points = self.support.enumerate()
-            left = np.array([key not in seen for key in rows(points)])
+            left = np.array([key not in seen for key in point_keys(points)])
             points = take(points, left)
             kept.append(take(points, gumbel_top(self.log_prob(points), n - len(seen), rng)))
         return concatenate(kept)
@@ -171,9 +172,11 @@ class IntegerMeasure(Measure):
         """Standard deviation of the normalised measure."""
 
     @property
-    @abstractmethod
     def ends(self) -> tuple[float, float]:
         """Smallest and largest integer with mass, possibly infinite."""
+        support = self.support
+        assert isinstance(support, Line), "a measure on integers has a support of integers"
+        return support.ends
 
     @abstractmethod
     def tail_ratio(self, x: int, side: int = 1) -> float:
@@ -225,7 +228,7 @@ class IntegerMeasure(Measure):
         low, high = self.ends
         target = log_eps + self.log_mass + growth * math.log1p(abs(self.mean))
 
-        def reach(side: int, end: float) -> int:
+        def last(side: int, end: float) -> int:
             x, step = self.mean, max(self.sd, 1.0)
             while True:
                 # Masses at many places are hardly dearer than at one.
@@ -241,7 +244,7 @@ class IntegerMeasure(Measure):
                 if len(z) < len(steps):
                     return int(end)
 
-        return reach(-1, low), reach(1, high)
+        return last(-1, low), last(1, high)
 
     def integers(self, log_eps: float = -95.0, growth: float = 0.0) -> np.ndarray:
         """All integers of the effective range; raise when there are too many to list."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, override
 
 import numpy as np
@@ -14,6 +14,7 @@ from pymc_bayessum.measures.supports import (
     Image,
     Integers,
     Interval,
+    Line,
     Naturals,
     Pair,
     Points,
@@ -65,20 +66,18 @@ def _hull(supports: Sequence[Support]) -> Support:
     """Smallest support of the same kind that holds all of the given ones."""
     if all(s == supports[0] for s in supports):
         return supports[0]
-    if all(isinstance(s, Interval) for s in supports):
-        return Interval(min(s.low for s in supports), max(s.high for s in supports))  # type: ignore[attr-defined]
-    if all(isinstance(s, (Range, Naturals, Integers)) for s in supports):
-        if any(isinstance(s, Integers) for s in supports):
+    intervals = [s for s in supports if isinstance(s, Interval)]
+    lines = [s for s in supports if isinstance(s, Line)]
+    pairs = [s for s in supports if isinstance(s, Pair)]
+    if len(intervals) == len(supports):
+        return Interval(min(s.low for s in intervals), max(s.high for s in intervals))
+    if len(lines) == len(supports):
+        low, high = min(s.ends[0] for s in lines), max(s.ends[1] for s in lines)
+        if math.isinf(low):
             return Integers()
-        low = min(s.low if isinstance(s, Range) else s.start for s in supports)  # type: ignore[attr-defined]
-        if all(isinstance(s, Range) for s in supports):
-            return Range(low, max(s.high for s in supports))  # type: ignore[attr-defined]
-        return Naturals(low)
-    if all(isinstance(s, Pair) for s in supports):
-        return Pair(
-            _hull([s.first for s in supports]),  # type: ignore[attr-defined]
-            _hull([s.second for s in supports]),  # type: ignore[attr-defined]
-        )
+        return Naturals(int(low)) if math.isinf(high) else Range(int(low), int(high))
+    if len(pairs) == len(supports):
+        return Pair(_hull([s.first for s in pairs]), _hull([s.second for s in pairs]))
     raise ValueError(
         f"measures must live on one kind of space, got {', '.join(map(str, supports))}"
     )
@@ -104,16 +103,16 @@ class Mixture(Measure):
 
     weights: np.ndarray
     measures: tuple[Measure, ...]
+    _support: Support = field(init=False, repr=False)
 
     def __new__(cls, weights: Any = None, measures: Sequence[Measure] = ()) -> "Mixture":
-        """Give mixtures on the integers the tail bounds of their parts.
+        """Give mixtures on the integers the tail bounds of their parts, which have a type.
 
         Copying and unpickling come without arguments, and with the class already right.
         """
         measures = tuple(measures)
-        if cls is Mixture and measures and all(isinstance(m, IntegerMeasure) for m in measures):
-            return object.__new__(IntegerMixture)
-        return object.__new__(cls)
+        on_integers = measures and all(isinstance(m, IntegerMeasure) for m in measures)
+        return object.__new__(IntegerMixture if cls is Mixture and on_integers else cls)
 
     def __post_init__(self) -> None:
         weights = reals("weights", self.weights, 1)
@@ -141,7 +140,7 @@ class Mixture(Measure):
     @property
     @override
     def support(self) -> Support:
-        return self._support  # type: ignore[attr-defined]
+        return self._support
 
     def _log_prob(self, x: Points) -> np.ndarray:
         parts = np.stack([m.log_prob(x) for m in self.measures])
@@ -153,35 +152,29 @@ class Mixture(Measure):
         return take(concatenate(parts), rng.permutation(n))
 
     def _sample_distinct(self, n: int, rng: np.random.Generator) -> Points:
-        parts = self.measures
-        if all(isinstance(m, SiteMeasure) for m in parts) and all(
-            np.array_equal(m.site_order, parts[0].site_order)  # type: ignore[attr-defined]
-            for m in parts
-        ):
-            return stochastic_beam(parts, np.log(self.weights), n, rng)  # type: ignore[arg-type]
-        return Measure._sample_distinct(self, n, rng)
+        parts = [m for m in self.measures if isinstance(m, SiteMeasure)]
+        same_order = all(np.array_equal(m.site_order, parts[0].site_order) for m in parts)
+        if len(parts) == len(self.measures) and same_order:
+            return stochastic_beam(parts, np.log(self.weights), n, rng)
+        return super()._sample_distinct(n, rng)
 
 
-class IntegerMixture(Mixture, IntegerMeasure):
+class IntegerMixture(IntegerMeasure, Mixture):
     """Mixture of measures on the integers; made by :class:`Mixture` itself."""
+
+    measures: tuple[IntegerMeasure, ...]
 
     @property
     @override
     def mean(self) -> float:
-        return float(self.weights @ np.array([m.mean for m in self.measures]))  # type: ignore[attr-defined]
+        return float(self.weights @ np.array([m.mean for m in self.measures]))
 
     @property
     @override
     def sd(self) -> float:
-        mean = np.array([m.mean for m in self.measures])  # type: ignore[attr-defined]
-        sd = np.array([m.sd for m in self.measures])  # type: ignore[attr-defined]
+        mean = np.array([m.mean for m in self.measures])
+        sd = np.array([m.sd for m in self.measures])
         return float(np.sqrt(self.weights @ (sd**2 + (mean - self.mean) ** 2)))
-
-    @property
-    @override
-    def ends(self) -> tuple[float, float]:
-        ends = np.array([m.ends for m in self.measures])  # type: ignore[attr-defined]
-        return float(ends[:, 0].min()), float(ends[:, 1].max())
 
     @override
     def tail_ratio(self, x: int, side: int = 1) -> float:
@@ -189,15 +182,12 @@ class IntegerMixture(Mixture, IntegerMeasure):
         # for those that have not begun there is no bound.
         ratios = [0.0]
         for m in self.measures:
-            begin, end = m.ends if side > 0 else m.ends[::-1]  # type: ignore[attr-defined]
+            begin, end = m.ends if side > 0 else m.ends[::-1]
             if side * x < side * begin:
                 return math.inf
             if side * x < side * end:
-                ratios.append(m.tail_ratio(x, side))  # type: ignore[attr-defined]
+                ratios.append(m.tail_ratio(x, side))
         return max(ratios)
-
-    def _sample_distinct(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return IntegerMeasure._sample_distinct(self, n, rng)
 
 
 @dataclass(frozen=True, eq=False)

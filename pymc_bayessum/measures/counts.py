@@ -46,11 +46,6 @@ class Poisson(IntegerMeasure):
 
     @property
     @override
-    def ends(self) -> tuple[float, float]:
-        return 0, math.inf
-
-    @property
-    @override
     def mean(self) -> float:
         return self.mu
 
@@ -107,11 +102,6 @@ class NegativeBinomial(IntegerMeasure):
 
     @property
     @override
-    def ends(self) -> tuple[float, float]:
-        return 0, math.inf
-
-    @property
-    @override
     def mean(self) -> float:
         return self.n * (1.0 - self.p) / self.p
 
@@ -162,11 +152,6 @@ class Geometric(IntegerMeasure):
 
     @property
     @override
-    def ends(self) -> tuple[float, float]:
-        return 0, math.inf
-
-    @property
-    @override
     def mean(self) -> float:
         return (1.0 - self.p) / self.p
 
@@ -211,11 +196,6 @@ class Logarithmic(IntegerMeasure):
     @override
     def support(self) -> Support:
         return Naturals(1)
-
-    @property
-    @override
-    def ends(self) -> tuple[float, float]:
-        return 1, math.inf
 
     @property
     @override
@@ -267,11 +247,6 @@ class Skellam(IntegerMeasure):
     @override
     def support(self) -> Support:
         return Integers()
-
-    @property
-    @override
-    def ends(self) -> tuple[float, float]:
-        return -math.inf, math.inf
 
     @property
     @override
@@ -332,11 +307,6 @@ class Counting(IntegerMeasure):
     @override
     def log_mass(self) -> float:
         return math.log(self.maximum + 1)
-
-    @property
-    @override
-    def ends(self) -> tuple[float, float]:
-        return 0, self.maximum
 
     @property
     @override

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, override
 
 import numpy as np
@@ -232,21 +232,16 @@ class ProductCategorical(SiteMeasure):
     """
 
     probs: np.ndarray
+    n_sites: int = field(init=False, repr=False)
+    n_states: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "probs", _distributions("probs", self.probs, 2))
-        if len(self.probs) == 0:
+        probs = _distributions("probs", self.probs, 2)
+        if len(probs) == 0:
             raise ValueError("probs must have at least one site")
-
-    @property
-    @override
-    def n_sites(self) -> int:  # type: ignore[override]
-        return self.probs.shape[0]
-
-    @property
-    @override
-    def n_states(self) -> int:  # type: ignore[override]
-        return self.probs.shape[1]
+        object.__setattr__(self, "probs", probs)
+        object.__setattr__(self, "n_sites", probs.shape[0])
+        object.__setattr__(self, "n_states", probs.shape[1])
 
     @property
     @override
@@ -277,6 +272,11 @@ class TreeCategorical(SiteMeasure):
         ``tables[e, a, b]`` is the probability of state b at the child given state a at the
         parent; one table may serve all edges.
 
+    Attributes
+    ----------
+    parent : ndarray of int, shape (L,)
+        Parent of each site, -1 at a root.
+
     Examples
     --------
     >>> from pymc_bayessum.measures import TreeCategorical
@@ -288,6 +288,13 @@ class TreeCategorical(SiteMeasure):
     root: np.ndarray
     edges: np.ndarray
     tables: np.ndarray
+    n_sites: int = field(init=False, repr=False)
+    n_states: int = field(init=False, repr=False)
+    parent: np.ndarray = field(init=False, repr=False)
+    _edge_of: np.ndarray = field(init=False, repr=False)
+    _order: np.ndarray = field(init=False, repr=False)
+    _log_root: np.ndarray = field(init=False, repr=False)
+    _log_tables: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         root = _distributions("root", self.root, (1, 2))
@@ -329,39 +336,26 @@ class TreeCategorical(SiteMeasure):
             raise ValueError("edges must form a forest of (parent, child) pairs, got a cycle")
         with np.errstate(divide="ignore"):
             log_root, log_tables = np.log(root), np.log(tables)
-        fields = {
+        arrays = {
             "root": root,
             "edges": edges,
             "tables": tables,
-            "_parent": parent,
+            "parent": parent,
             "_edge_of": edge_of,
             "_order": np.array(order, dtype=np.int64),
             "_log_root": log_root,
             "_log_tables": log_tables,
         }
-        for name, value in fields.items():
+        for name, value in arrays.items():
             value.setflags(write=False)
             object.__setattr__(self, name, value)
-
-    @property
-    @override
-    def n_sites(self) -> int:  # type: ignore[override]
-        return len(self.edges) + len(self.root)
-
-    @property
-    @override
-    def n_states(self) -> int:  # type: ignore[override]
-        return self.root.shape[1]
+        object.__setattr__(self, "n_sites", n_sites)
+        object.__setattr__(self, "n_states", n_states)
 
     @property
     @override
     def site_order(self) -> np.ndarray:
-        return self._order  # type: ignore[attr-defined]
-
-    @property
-    def parent(self) -> np.ndarray:
-        """Parent of each site, -1 at a root."""
-        return self._parent  # type: ignore[attr-defined]
+        return self._order
 
     @property
     def roots(self) -> np.ndarray:
@@ -370,7 +364,7 @@ class TreeCategorical(SiteMeasure):
 
     def table(self, site: int) -> np.ndarray:
         """Table (S, S) of a site given its parent."""
-        return self.tables[self._edge_of[site]]  # type: ignore[attr-defined]
+        return self.tables[self._edge_of[site]]
 
     def marginals(self) -> np.ndarray:
         """Marginal distribution of every site, shape (L, S)."""
@@ -386,9 +380,9 @@ class TreeCategorical(SiteMeasure):
         site = self.site_order[step]
         parent = self.parent[site]
         if parent < 0:
-            row = self._log_root[np.searchsorted(self.roots, site)]  # type: ignore[attr-defined]
+            row = self._log_root[np.searchsorted(self.roots, site)]
             return np.broadcast_to(row, (len(x), self.n_states))
-        log_table = self._log_tables[self._edge_of[site]]  # type: ignore[attr-defined]
+        log_table = self._log_tables[self._edge_of[site]]
         return log_table[x[:, parent]]
 
 

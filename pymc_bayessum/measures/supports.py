@@ -14,6 +14,7 @@ __all__ = [
     "Image",
     "Integers",
     "Interval",
+    "Line",
     "Naturals",
     "Pair",
     "Points",
@@ -21,6 +22,9 @@ __all__ = [
     "Sites",
     "Spins",
     "Support",
+    "batch_size",
+    "point_keys",
+    "take",
 ]
 
 #: A batch of points: an array, or a pair of arrays on a product.
@@ -88,41 +92,54 @@ class Support(ABC):
         raise NotImplementedError
 
 
-class _Line(Support):
-    """Points that are whole numbers, shape (N,)."""
+class Line(Support):
+    """Points that are whole numbers, shape (N,): all of them between two ends."""
 
     @property
-    def size(self) -> float:
-        return math.inf
+    @abstractmethod
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest integer, possibly infinite."""
 
+    @property
+    @override
+    def size(self) -> float:
+        low, high = self.ends
+        return high - low + 1
+
+    @override
     def as_points(self, points: Points) -> np.ndarray:
         return _whole(_numbers(points, 1))
 
+    @override
+    def contains(self, points: Points) -> np.ndarray:
+        x, (low, high) = _numbers(points, 1, finite=False), self.ends
+        return (x >= low) & (x <= high) & np.isfinite(x) & (x == np.floor(x))
+
 
 @dataclass(frozen=True)
-class Naturals(_Line):
+class Naturals(Line):
     """The integers ``start, start + 1, ...``."""
 
     start: int = 0
 
+    @property
     @override
-    def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1, finite=False)
-        return (x >= self.start) & np.isfinite(x) & (x == np.floor(x))
+    def ends(self) -> tuple[float, float]:
+        return self.start, math.inf
 
 
 @dataclass(frozen=True)
-class Integers(_Line):
+class Integers(Line):
     """All integers."""
 
+    @property
     @override
-    def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1, finite=False)
-        return np.isfinite(x) & (x == np.floor(x))
+    def ends(self) -> tuple[float, float]:
+        return -math.inf, math.inf
 
 
 @dataclass(frozen=True)
-class Range(_Line):
+class Range(Line):
     """The integers ``low, ..., high``, both ends included."""
 
     low: int
@@ -130,13 +147,8 @@ class Range(_Line):
 
     @property
     @override
-    def size(self) -> float:
-        return self.high - self.low + 1
-
-    @override
-    def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1, finite=False)
-        return (x >= self.low) & (x <= self.high) & (x == np.floor(x))
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
 
     def _enumerate(self) -> np.ndarray:
         return np.arange(self.low, self.high + 1)
@@ -333,9 +345,8 @@ def take(points: Points, index: np.ndarray) -> Points:
     return points[index]
 
 
-def rows(points: Points) -> list[bytes] | list[tuple]:
+def point_keys(points: Points) -> list[bytes] | list[tuple]:
     """Return one hashable key for each point of a batch, equal where points are equal."""
     if isinstance(points, tuple):
-        return list(zip(*(rows(part) for part in points), strict=True))
-    array = np.ascontiguousarray(points)
-    return [row.tobytes() for row in array]
+        return list(zip(*(point_keys(part) for part in points), strict=True))
+    return [point.tobytes() for point in np.ascontiguousarray(points)]

@@ -15,8 +15,8 @@ list of candidates.
 import math
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ from pymc_bayessum.measures.supports import (
     Spins,
     Support,
     batch_size,
-    rows,
+    point_keys,
     take,
 )
 from pymc_bayessum.rules.hyper import select_kernel
@@ -247,51 +247,37 @@ def active_bayes_sum(
     schedule = _schedule(refresh)
     if resume is not None and not isinstance(resume, ActiveResult):
         raise TypeError(f"resume must be an ActiveResult, got {resume!r}")
-    generator = as_generator(rng) if resume is None else _restored(resume.generator_state)
-    start = (
-        _initial_points(initial, measure, budget, generator) if resume is None else resume.pending
-    )
-    search = _search(candidates, measure, count)
-
-    run = _Run(f, prior, measure, generator, schedule)
-    if resume is not None:
+    if resume is None:
+        rng = as_generator(rng)
+        run = _Run(f, prior, measure, rng, schedule)
+        run.pending = _initial_points(initial, measure, budget, rng)
+    else:
+        run = _Run(f, prior, measure, _restored(resume.generator_state), schedule)
         run.recall(resume)
-    shown = sys.stderr.isatty() if progressbar is None else bool(progressbar)
-    bar = Progress(console=Console(stderr=True), transient=True) if shown else nullcontext()
-    with bar:
-        task = bar.add_task("active design", total=budget) if isinstance(bar, Progress) else None
+    search = _search(candidates, measure, count)
+    with _progress(run, budget, progressbar) as advance:
+        for _ in run.initial_design():
+            advance()
+        for _ in run.sequential_design(search, budget, target):
+            advance()
+    return run.result(run.reason)
+
+
+@contextmanager
+def _progress(run: "_Run", budget: int, shown: bool | None) -> Iterator[Callable[[], None]]:
+    """Show a progress bar; yields a function that tells it of one more evaluation."""
+    if not (sys.stderr.isatty() if shown is None else shown):
+        yield lambda: None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("active design", total=budget)
 
         def advance() -> None:
-            if isinstance(bar, Progress) and task is not None:
-                last = run.history[-1]
-                bar.update(
-                    task,
-                    completed=len(run.values),
-                    description=f"estimate {last.mean:.6g} ± {last.sd:.2g}",
-                )
+            last = run.history[-1]
+            news = f"estimate {last.mean:.6g} ± {last.sd:.2g}"
+            bar.update(task, completed=len(run.values), description=news)
 
-        if start is not None:
-            for i in range(batch_size(start)):
-                run.pending = take(start, np.arange(i, batch_size(start)))
-                run.evaluate(take(start, np.array([i])), np.nan)
-                advance()
-            run.pending = None
-        run.begin()
-        reason = "budget"
-        while True:
-            if target is not None and run.history[-1].sd <= target:
-                reason = "target"
-                break
-            if len(run.values) >= budget:
-                break
-            found = search(run)
-            if found is None:
-                reason = "exhausted"
-                break
-            run.evaluate(found[0], run.posterior.gain(found[1]))
-            run.refresh_when_due()
-            advance()
-    return run.result(reason)
+        yield advance
 
 
 class _Run:
@@ -302,13 +288,13 @@ class _Run:
         f: Callable[[Points], Any],
         prior: "_Prior",
         measure: Measure,
-        generator: np.random.Generator,
+        rng: np.random.Generator,
         schedule: Callable[[int], int],
     ) -> None:
         self.f = f
         self.prior = prior
         self.measure = measure
-        self.generator = generator
+        self.rng = rng
         self.schedule = schedule
         self.batches: list[Points] = []
         self.values: list[float] = []
@@ -316,6 +302,7 @@ class _Run:
         self.seen: set = set()
         self.due = 0
         self.pending: Points | None = None
+        self.reason = "budget"
         self.posterior = _Posterior(prior.first, measure)
 
     def recall(self, result: ActiveResult) -> None:
@@ -329,7 +316,8 @@ class _Run:
         self.batches = [take(points, np.array([i])) for i in range(batch_size(points))]
         self.values = [float(value) for value in result.values]
         self.history = list(result.history)
-        self.seen = set(rows(points))
+        self.pending = result.pending
+        self.seen = set(point_keys(points))
         last = result.history[-1].kernel
         # A kernel that is still allowed goes on; otherwise it is chosen anew.
         self._rebuild(last if self.prior.allows(last) else self._selected())
@@ -339,21 +327,38 @@ class _Run:
         value = self._value(point)
         self.batches.append(point)
         self.values.append(value)
-        self.seen.update(rows(point))
+        self.seen.update(point_keys(point))
         self.posterior.append(point, value)
         self._record(gain)
 
-    def begin(self) -> None:
-        """Choose the first kernel once the initial design is known."""
+    def initial_design(self) -> Iterator[None]:
+        """Evaluate what is pending, one point at a time, then choose the first kernel."""
+        while self.pending is not None and batch_size(self.pending):
+            self.evaluate(take(self.pending, np.array([0])), np.nan)
+            self.pending = take(self.pending, np.arange(1, batch_size(self.pending)))
+            yield
+        self.pending = None
         self.due = self._next_due()
         if len(self.history) and np.isnan(self.history[-1].gain):
             self._refresh()
 
-    def refresh_when_due(self) -> None:
-        """Choose the kernel again where the schedule asks for it."""
-        if len(self.values) >= self.due:
-            self._refresh()
-            self.due = self._next_due()
+    def sequential_design(
+        self, search: "Search", budget: int, target: float | None
+    ) -> Iterator[None]:
+        """Evaluate where it teaches most, until there is a reason to stop."""
+        while target is None or self.history[-1].sd > target:
+            if len(self.values) >= budget:
+                return
+            found = search(self)
+            if found is None:
+                self.reason = "exhausted"
+                return
+            self.evaluate(found[0], self.posterior.gain(found[1]))
+            if len(self.values) >= self.due:
+                self._refresh()
+                self.due = self._next_due()
+            yield
+        self.reason = "target"
 
     def result(self, reason: str) -> ActiveResult:
         """Freeze what is known."""
@@ -367,7 +372,7 @@ class _Run:
             history=tuple(self.history),
             reason=reason,
             pending=self.pending,
-            generator_state=dict(self.generator.bit_generator.state),
+            generator_state=dict(self.rng.bit_generator.state),
         )
 
     def _next_due(self) -> int:
@@ -633,7 +638,7 @@ def _listing(measure: Measure, limit: int | None) -> Points | None:
 
 
 def _exhaustive(points: Points) -> Search:
-    keys = rows(points)
+    keys = point_keys(points)
 
     def search(run: _Run) -> tuple[Points, float] | None:
         score = run.posterior.track(points).score().copy()
@@ -645,11 +650,11 @@ def _exhaustive(points: Points) -> Search:
 
 def _improved(run: _Run, count: int, climb: bool) -> tuple[Points, float] | None:
     """Best of fresh draws, then uphill through single changes as long as they help."""
-    best = _best_fresh(run, run.measure.sample(count, run.generator))
+    best = _best_fresh(run, run.measure.sample(count, run.rng))
     if best is None or not climb:
         return best
     for _ in range(CLIMB_ROUNDS):
-        around = _neighbours(run.measure.support, best[0], run.generator)
+        around = _neighbours(run.measure.support, best[0], run.rng)
         better = _best_fresh(run, around)
         if better is None or better[1] <= best[1] * (1.0 + TIE):
             break
@@ -663,7 +668,7 @@ def _best_fresh(run: _Run, points: Points) -> tuple[Points, float] | None:
         return None
     points = take(points, inside)
     score = run.posterior.score(points)
-    score[[i for i, key in enumerate(rows(points)) if key in run.seen]] = -1.0
+    score[[i for i, key in enumerate(point_keys(points)) if key in run.seen]] = -1.0
     return _best(points, score)
 
 
@@ -715,7 +720,7 @@ def _schedule(refresh: Any) -> Callable[[int], int]:
 
 
 def _initial_points(
-    initial: Any, measure: Measure, budget: int, generator: np.random.Generator
+    initial: Any, measure: Measure, budget: int, rng: np.random.Generator
 ) -> Points:
     if initial is None:
         initial = min(max(10, budget // 10), budget)
@@ -727,7 +732,7 @@ def _initial_points(
             )
         return points
     size = min(integer("initial", initial, 1), budget)
-    return measure.sample_distinct(int(min(size, measure.support.size)), generator)
+    return measure.sample_distinct(int(min(size, measure.support.size)), rng)
 
 
 def _restored(state: dict[str, Any]) -> np.random.Generator:

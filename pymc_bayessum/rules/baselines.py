@@ -124,11 +124,11 @@ def russian_roulette(f: Function, measure: Measure, n: int, rng: Any = None) -> 
     True
     """
     n = _checked(f, measure, n)
-    generator = as_generator(rng)
+    rng = as_generator(rng)
     if isinstance(measure, IntegerMeasure):
-        return _truncated_series(f, measure, n, generator)
-    survived = np.flatnonzero(generator.random(2 * n) < 0.5)
-    x = measure.sample(2 * n, generator)
+        return _truncated_series(f, measure, n, rng)
+    survived = np.flatnonzero(rng.random(2 * n) < 0.5)
+    x = measure.sample(2 * n, rng)
     y = np.zeros(2 * n)
     if len(survived):
         y[survived] = 2.0 * _evaluate(f, take(x, survived))

@@ -56,7 +56,7 @@ class LowRankRule(Rule):
     """
 
     rank: int = 0
-    pivots: np.ndarray = field(default=None, repr=False)  # type: ignore[arg-type]
+    pivots: np.ndarray = field(default_factory=lambda: np.empty(0, int), repr=False)
     trace_residual: float = 0.0
     unrefined_variance: float = 0.0
     loss: float = 0.0

@@ -16,7 +16,7 @@ from pymc_bayessum.measures import (
     UniformInterval,
     UniformSpins,
 )
-from pymc_bayessum.measures.supports import Points, rows, take
+from pymc_bayessum.measures.supports import Points, point_keys, take
 
 __all__ = ["distinct", "graded", "spread"]
 
@@ -92,7 +92,7 @@ def spread(measure: Measure, n: int, rng: Any = None) -> Points:
     while size < 1000 + 100 * n:
         cube = qmc.Sobol(dimension, rng=rng).random(size)
         points = place(cube)
-        first = list({key: i for i, key in reversed(list(enumerate(rows(points))))}.values())
+        first = list({key: i for i, key in reversed(list(enumerate(point_keys(points))))}.values())
         if len(first) >= n:
             return take(points, np.sort(first)[:n])
         size *= 2

@@ -20,7 +20,7 @@ from pymc_bayessum.arguments import integer, real
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.kernels import Brownian, Kernel
 from pymc_bayessum.measures import Geometric, Measure, NegativeBinomial, Poisson
-from pymc_bayessum.measures.supports import Points, Support, batch_size, rows, take
+from pymc_bayessum.measures.supports import Points, Support, batch_size, point_keys, take
 from pymc_bayessum.solve import Gram, solve
 
 __all__ = [
@@ -513,7 +513,7 @@ def distinct_points(support: Support, nodes: Points) -> Points:
 def require_distinct(points: Points) -> None:
     """Raise when a point occurs twice in a batch, and say which."""
     first: dict[Any, int] = {}
-    repeated = [i for i, key in enumerate(rows(points)) if first.setdefault(key, i) != i]
+    repeated = [i for i, key in enumerate(point_keys(points)) if first.setdefault(key, i) != i]
     if repeated:
         raise ValueError(
             f"nodes must be distinct, got {_some(points, np.array(repeated))} more than once"

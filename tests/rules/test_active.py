@@ -25,7 +25,7 @@ from pymc_bayessum.measures import (
     UniformInterval,
     UniformSpins,
 )
-from pymc_bayessum.measures.supports import rows
+from pymc_bayessum.measures.supports import point_keys
 from pymc_bayessum.rules.active import EvaluationError, active_bayes_sum
 from pymc_bayessum.rules.rule import bayes_sum
 
@@ -67,13 +67,13 @@ class TestInformation:
         for step in range(3, 9):
             nodes = result.nodes[:step]
             before = bayes_sum(kernel, SMALL, nodes).variance
-            seen = set(rows(nodes))
+            seen = set(point_keys(nodes))
             after = {
                 key: bayes_sum(kernel, SMALL, np.vstack([nodes, point])).variance
-                for key, point in zip(rows(points), points, strict=True)
+                for key, point in zip(point_keys(points), points, strict=True)
                 if key not in seen
             }
-            chosen = rows(result.nodes[step : step + 1])[0]
+            chosen = point_keys(result.nodes[step : step + 1])[0]
             assert after[chosen] <= min(after.values()) * (1.0 + 1e-7)
             gain = 0.5 * np.log(before / after[chosen])
             assert result.history[step].gain == pytest.approx(gain, rel=1e-6)
@@ -87,7 +87,7 @@ class TestInformation:
             assert step.sd == pytest.approx(expected.sd, rel=1e-5)
         assert result.estimate.mean == pytest.approx(result.history[-1].mean, rel=1e-8)
         np.testing.assert_allclose(small(result.nodes), result.values)
-        assert len(set(rows(result.nodes))) == 40
+        assert len(set(point_keys(result.nodes))) == 40
 
     @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
     def test_every_kind_of_measure(self, problem):
@@ -150,7 +150,7 @@ class TestCandidates:
         result = active_bayes_sum(
             chain, ExpHamming(0.1), CHAIN, 30, candidates=allowed, initial=allowed[:5]
         )
-        assert set(rows(result.nodes)) <= set(rows(allowed))
+        assert set(point_keys(result.nodes)) <= set(point_keys(allowed))
 
     def test_it_stops_when_nothing_is_left(self):
         result = active_bayes_sum(lambda x: 1.0 + x, Brownian(), Counting(6), 20, rng=0)
