@@ -7,8 +7,6 @@ beside us: importance sampling and annealed importance sampling at equal numbers
 wall-clock: run on a quiet machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 import warnings
@@ -27,19 +25,20 @@ from rich.table import Table
 from scipy.special import logsumexp, softmax
 
 import pymc_bayessum as pbs
-from pymc_bayessum.graphs import anchor_draws as draws_module
-from pymc_bayessum.graphs import anchors as anchors_module
-from pymc_bayessum.graphs.anchors import anchored_rule_at
+from pymc_bayessum.graphs import family as family_module
+from pymc_bayessum.graphs import samplers as samplers_module
+from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.annealing import annealed_importance, tree_importance
 from pymc_bayessum.graphs.bases import belief_propagation, conditional_mixture, tree_base
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.default_anchors import default_rule
-from pymc_bayessum.graphs.elimination import elimination_plan
-from pymc_bayessum.graphs.estimates import exact_plan
+from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_within
 from pymc_bayessum.graphs.exact import ExactNormalizer
+from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.moments import statistics_of_marginals
 from pymc_bayessum.graphs.samplers import sample_exact, sample_states
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.anchored import anchored as anchored_rule_of
 
 console = Console(width=150)
 
@@ -48,6 +47,13 @@ def clock(work: Callable, *arguments: Any, **options: Any) -> tuple[Any, float]:
     began = time.perf_counter()
     result = work(*arguments, **options)
     return result, time.perf_counter() - began
+
+
+def anchored_at(
+    layout: PottsLayout, anchors: np.ndarray, sampler: Any = None, **options: Any
+) -> AnchoredRule:
+    """Anchor at parameter vectors."""
+    return anchored_rule_of(PottsFamily(layout, sampler), anchors, kind=AnchoredRule, **options)
 
 
 def exact_log_z(layout: PottsLayout, theta: np.ndarray) -> float:
@@ -72,7 +78,7 @@ class Case:
     def exact(self) -> float | None:
         """Log Z by elimination, None where the graph is too wide."""
         layout = PottsLayout(len(self.h), 3, self.edges, "full", "full")
-        plan = exact_plan(layout)
+        plan = plan_within(layout, Budget.ONCE)
         return None if plan is None else plan.log_partition(self.h, self.J)
 
 
@@ -170,7 +176,7 @@ def anchored(case: Case, n: int, seed: int) -> tuple[float, float, float]:
     step -= step.mean()
     spread = layout.statistics(sample_states(layout, case.h, case.J, 200, rng, 50, "gibbs")) @ step
     anchor = theta + 0.5 / spread.std() * step
-    rule = anchored_rule_at(layout, anchor[None], n=n, n_moments=n, rng=rng)
+    rule = anchored_at(layout, anchor[None], n=n, n_moments=n, rng=rng)
     report = rule.report(case.h, case.J)
     return rule.value(case.h, case.J), report["V"], report["predicted_error"]
 
@@ -205,7 +211,7 @@ def one_value(quick: bool) -> None:
             "annealed 20000": partial(annealed, case, 100, 200),
             "anchored": partial(anchored, case, n),
         }
-        if exact_plan(layout) is not None:
+        if plan_within(layout, Budget.ONCE) is not None:
             methods["exact"] = partial(eliminated, layout, case.h, case.J)
         for name, method in methods.items():
             errors, sds, times = [], [], []
@@ -277,7 +283,7 @@ def by_distance(quick: bool) -> None:
             errors: list[list[float]] = []
             for seed in seeds:
                 own = np.random.default_rng(seed)
-                rule = anchored_rule_at(
+                rule = anchored_at(
                     layout,
                     theta[None],
                     n=n,
@@ -372,9 +378,7 @@ def one_image(quick: bool) -> None:
             sizes += [(1, 50_000, 0.008), (5, 50_000, 0.004)]
         for k, n, before in sizes:
             options = {"sampler": "swendsen-wang", "moments": "rao-blackwell", "n": n}
-            made = clock(
-                anchored_rule_at, layout, anchors[:k], rng=np.random.default_rng(4), **options
-            )
+            made = clock(anchored_at, layout, anchors[:k], rng=np.random.default_rng(4), **options)
             rules[f"{k} anchor(s), {n} draws, chains"] = *made, before
         rules["default, elimination at anchors"] = default, seconds, np.nan
         rules["default, chains only"] = *with_chains, 0.004
@@ -398,12 +402,11 @@ def one_image(quick: bool) -> None:
 @contextmanager
 def without_elimination() -> Iterator[None]:
     """Do as if graphs were too wide for a single elimination."""
-    kept = anchors_module.exact_plan, draws_module.exact_plan
-    anchors_module.exact_plan = draws_module.exact_plan = lambda layout: None
+    family_module.plan_within = samplers_module.plan_within = lambda layout, budget: None
     try:
         yield
     finally:
-        anchors_module.exact_plan, draws_module.exact_plan = kept
+        family_module.plan_within = samplers_module.plan_within = plan_within
 
 
 # --- D: modes ----------------------------------------------------------------------------------
@@ -634,9 +637,8 @@ def recovery(quick: bool) -> None:
         for sampler in ("nutpie",) if quick else ("nutpie", "numpyro"):
             hits, divergences, began = 0, 0, time.perf_counter()
             for seed in seeds:
-                x = sample_states(
-                    layout, 0.05, 0.3, 4, np.random.default_rng(seed), 300, "swendsen-wang"
-                )
+                own = np.random.default_rng(seed)
+                x = layout.decode(sample_states(layout, 0.05, 0.3, 4, own, 300, "swendsen-wang"))
                 with pm.Model():
                     h, J = pm.Normal("h", 0.0, 0.5), pm.HalfNormal("J", 0.5)
                     normalizer = (

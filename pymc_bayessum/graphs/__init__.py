@@ -2,7 +2,7 @@
 
 from pymc_bayessum.graphs.anchors import AnchoredRule, anchored_rule
 from pymc_bayessum.graphs.base_rules import PottsRule, potts_rule
-from pymc_bayessum.graphs.fitting import PottsFit, fit_potts, pseudo_likelihood
+from pymc_bayessum.graphs.fitting import PottsFit, fit_potts
 from pymc_bayessum.graphs.layouts import (
     EliminationOrder,
     as_edges,
@@ -18,6 +18,7 @@ from pymc_bayessum.graphs.layouts import (
     spanning_tree,
 )
 from pymc_bayessum.graphs.potts import Ising, Potts
+from pymc_bayessum.graphs.pseudo import pseudo_likelihood
 
 __all__ = [
     "AnchoredRule",

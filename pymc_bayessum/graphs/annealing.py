@@ -8,11 +8,7 @@ one the average rests on few draws; then every draw is carried from the tree to 
 of that path are Potts models on the same graph.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
@@ -26,33 +22,9 @@ from pymc_bayessum.graphs.bases import (
 from pymc_bayessum.graphs.samplers import sample_gibbs
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.measures import TreeCategorical
+from pymc_bayessum.normalizers.family import LogConstant
 
-__all__ = ["LogConstant", "annealed_importance", "log_constant", "tree_importance"]
-
-
-@dataclass(frozen=True)
-class LogConstant:
-    """An estimate of log Z at one parameter value.
-
-    Attributes
-    ----------
-    value : float
-        Estimated log Z.
-    sd : float
-        Its standard error (delta method).
-    method : {"tree", "annealed", "exact", "none"}
-        "none": not estimated, taken as zero.
-    base_variance : float
-        Variance of the log ratio of model and tree under the tree.
-    n_evals : int
-        Energies evaluated: draws, or draws times annealing steps.
-    """
-
-    value: float
-    sd: float
-    method: Literal["tree", "annealed", "exact", "none"]
-    base_variance: float
-    n_evals: int
+__all__ = ["annealed_importance", "log_constant", "tree_importance"]
 
 
 def _full_layout(fields: np.ndarray, edges: np.ndarray) -> PottsLayout:

@@ -30,19 +30,20 @@ from pymc_bayessum.graphs.bases import (
     tree_base,
 )
 from pymc_bayessum.graphs.estimates import (
-    V_LIMIT,
-    Estimated,
     data_rows,
     model_layout,
     numeric_parameters,
-    product,
     symbolic_parameters,
 )
+from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.moments import block_moments, statistics_of_marginals
 from pymc_bayessum.graphs.samplers import sample_gibbs
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.measures import Measure, ProductCategorical, TreeCategorical, UniformCategorical
+from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
+from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.anchored.products import product
 from pymc_bayessum.normalizers.node import log_z
 from pymc_bayessum.rules.hyper import best_of
 from pymc_bayessum.solve import KrigingGram, factorize_dense
@@ -101,6 +102,11 @@ class PottsRule:
     _missing: np.ndarray = field(repr=False)
     _test_statistics: np.ndarray = field(repr=False)
     _test_log_base: np.ndarray = field(repr=False)
+
+    @property
+    def family(self) -> PottsFamily:
+        """The model as an exponential family."""
+        return PottsFamily(self.layout)
 
     @property
     def is_absolute(self) -> bool:
@@ -192,10 +198,6 @@ class PottsRule:
             In the shapes of ``layout``, with optional leading batch dimensions.
         """
         return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
-
-    def log_z_sd(self, h: Any, J: Any) -> Variable:
-        """Symbolic predicted standard error of log Z, +inf where there is no log Z."""
-        return self.sd_at(pt, symbolic_parameters(self.layout, h, J))
 
     def value(self, h: Any, J: Any) -> float:
         """Log Z at numeric parameters."""
@@ -341,7 +343,7 @@ def potts_rule(
     if n > measure.support.size:
         n = int(measure.support.size)
     nodes = measure.sample_distinct(n, generator)
-    statistics = layout.statistics(layout.decode(nodes))
+    statistics = layout.statistics(nodes)
     log_base = measure.log_prob(nodes)
     if decay is None:
         kernel = ExpHamming(_best_decay(nodes, statistics @ theta - log_base, mean_space))
@@ -357,7 +359,7 @@ def potts_rule(
         mean_space=mean_space,
         _statistics=statistics,
         _log_base=log_base,
-        _test_statistics=layout.statistics(layout.decode(tests)),
+        _test_statistics=layout.statistics(tests),
         _test_log_base=measure.log_prob(tests),
         **_weights(layout, measure, kernel, nodes, statistics, log_base, known),
     )

@@ -8,8 +8,6 @@ edges of the graph, and the mean of log q.
 States are 0 .. S-1 and parameters are written out in full: fields (L, S), couplings (E, S, S).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

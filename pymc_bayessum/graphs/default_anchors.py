@@ -1,14 +1,10 @@
 r"""The normaliser that a Potts or Ising model gets by itself where no exact one is affordable.
 
-It is anchored before sampling starts and fixed from then on. A few parameters (up to five) get
-anchors on the principal axes of a Laplace approximation of the posterior, combined by their draws;
-many get one, at the mode. Draws from the model's own prior tell which parameters there are: fields
-that depend on two numbers count as two parameters however many sites they are spread over.
+Draws from the model's own prior tell which parameters there are: fields that depend on two numbers
+count as two parameters however many sites they are spread over. The climb to the posterior starts
+from the mode of the pseudo-likelihood.
 """
 
-from __future__ import annotations
-
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,26 +12,20 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.arguments import as_generator
-from pymc_bayessum.graphs.anchors import AnchoredRule, anchored_rule_at
-from pymc_bayessum.graphs.coordinates import Coordinates, identifiable, within
+from pymc_bayessum.graphs.anchors import AnchoredRule
+from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.estimates import data_rows
-from pymc_bayessum.graphs.fitting import Climb, NormalPrior, Reporter, climb, progress, pseudo_mode
+from pymc_bayessum.graphs.family import PottsFamily
+from pymc_bayessum.graphs.pseudo import pseudo_mode
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.anchored.climbing import Data
+from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
+from pymc_bayessum.normalizers.coordinates import within
 
-__all__ = ["FEW_PARAMETERS", "default_rule"]
+__all__ = ["default_rule"]
 
-#: Number of parameters up to which several anchors are set.
-FEW_PARAMETERS = 5
-#: Draws in a rule with few parameters.
-FEW_NODES = 50_000
-#: Draws at each anchor on the way to the mode, with few parameters.
-PILOT_NODES = 4000
 #: Prior draws that tell which parameters a model has.
 PRIOR_DRAWS = 200
-#: Posterior sds at which the outer anchors stand.
-SPREAD = 2.0
-#: Prior sd where the prior cannot be drawn from, or has no finite scale.
-VAGUE = 10.0
 
 
 def default_rule(
@@ -88,107 +78,23 @@ def default_rule(
             "normalizer=pbs.anchored_rule(h, J, edges) at parameters near those you expect, or "
             "normalizer='exact' where the graph allows it"
         )
-    generator = as_generator(rng)
     states = layout.encode(data_rows(layout, rows))
     draws = _prior_draws(layout, h, J)
     coordinates = identifiable(layout)
     if draws is not None:
         coordinates = within(coordinates, draws)
-    if coordinates.size == 0:
-        # Nothing is free: one anchor where the parameters are.
-        theta = coordinates.parameters(np.zeros(0))
-        return anchored_rule_at(
-            layout, theta[None], n=PILOT_NODES, rng=generator, coordinates=coordinates
-        )
-    prior = _prior(coordinates, draws)
-    few = coordinates.size <= FEW_PARAMETERS
-    with progress("Anchoring the normaliser", 8, progressbar) as report:
-        start, _, _ = pseudo_mode(layout, states, coordinates, prior)
-        report("pseudo-likelihood")
-        mode = climb(
-            layout,
-            states,
-            coordinates,
-            prior,
-            start,
-            n=PILOT_NODES if few else max(5000, 10 * coordinates.size),
-            rng=generator,
-            n_moments=PILOT_NODES if few else None,
-            report=report,
-        )
-        rule = _final(layout, coordinates, mode, len(states), few, generator, report)
-    trouble = None
-    if not mode.converged:
-        trouble = "the posterior mode was not reached"
-    elif not rule.settled:
-        trouble = "chains had not settled when draws began"
-    if trouble is not None:
-        warnings.warn(
-            f"the default normaliser may be poor: {trouble}. Run pbs.check_normalizer on the "
-            "result, or pass normalizer=pbs.anchored_rule(...) with more draws near the posterior",
-            UserWarning,
-            stacklevel=2,
-        )
-    return rule
-
-
-def _final(
-    layout: PottsLayout,
-    coordinates: Coordinates,
-    mode: Climb,
-    n_rows: int,
-    few: bool,
-    rng: np.random.Generator,
-    report: Reporter,
-) -> AnchoredRule:
-    """Build the rule that is kept: on the axes of the Laplace approximation, or at the mode."""
-    points = axis_points(mode.point, mode.curvature) if few else mode.point[None]
-    rule = anchored_rule_at(
-        layout,
-        coordinates.parameters(points),
-        n=FEW_NODES if few else max(5000, 10 * coordinates.size),
-        rng=rng,
-        n_moments=int(np.clip(50 * n_rows, 20_000, 200_000)),
-        coordinates=coordinates,
-        start=mode.rule.states,
+    prior = matched_prior(coordinates, draws)
+    start = pseudo_mode(layout, states, coordinates, prior)[0] if coordinates.size else None
+    return default_anchored(
+        PottsFamily(layout),
+        Data(layout.mean_statistics(states), len(states)),
+        coordinates,
+        prior,
+        start,
+        rng=as_generator(rng),
+        progressbar=progressbar,
+        kind=AnchoredRule,
     )
-    report(f"{len(points)} anchor(s), {rule.n_nodes} draws")
-    return rule
-
-
-def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """Place anchors at the mode and on the principal axes of a normal approximation.
-
-    Parameters
-    ----------
-    mode : ndarray, shape (r,)
-        Of one to five coordinates.
-    curvature : ndarray, shape (r, r)
-        Inverse covariance.
-
-    Returns
-    -------
-    ndarray, shape (K, r)
-        The mode, and two points on each axis, two sds away: five to nine points. A single axis has
-        two more at half the distance; of five axes the narrowest has none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [len(axis_points(np.zeros(r), np.eye(r))) for r in (1, 2, 3, 4, 5)]
-    [5, 5, 7, 9, 9]
-    """
-    precision, axes = np.linalg.eigh(curvature)
-    steps = (axes / np.sqrt(precision)).T[: FEW_PARAMETERS - 1]
-    multiples = (
-        (SPREAD, -SPREAD, 0.5 * SPREAD, -0.5 * SPREAD)
-        if len(mode) == 1
-        else (
-            SPREAD,
-            -SPREAD,
-        )
-    )
-    return np.stack([mode, *(mode + k * step for step in steps for k in multiples)])
 
 
 def _prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
@@ -209,14 +115,3 @@ def _prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
         return None
     # Numbers have no draws: a few copies of them span the one point there is.
     return theta if theta.ndim == 2 else np.tile(theta, (3, 1))
-
-
-def _prior(coordinates: Coordinates, draws: np.ndarray | None) -> NormalPrior:
-    """Match a normal prior on coordinates to the quartiles of the draws; vague without them."""
-    if draws is None or len(draws) < 2:
-        centre = coordinates.of(np.zeros(coordinates.read.shape[1]))
-        return NormalPrior(centre, np.eye(coordinates.size) / VAGUE**2)
-    found = coordinates.of(draws)
-    low, middle, high = np.quantile(found, [0.25, 0.5, 0.75], axis=0)
-    sd = np.maximum((high - low) / 1.349, 1e-6)
-    return NormalPrior(middle, np.diag(1.0 / np.minimum(sd, 1e3) ** 2))

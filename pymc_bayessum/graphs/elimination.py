@@ -8,8 +8,6 @@ reverse gives every site and edge marginal, ``d log Z / d h`` and ``d log Z / d 
 Lauritzen and Spiegelhalter, 1988).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,14 +16,27 @@ import numpy as np
 
 from pymc_bayessum.graphs.elimination_passes import call_native, draw, prepare
 from pymc_bayessum.graphs.layouts import EliminationOrder, as_edges, elimination_order
+from pymc_bayessum.graphs.statistics import PottsLayout
 
-__all__ = ["EliminationPlan", "elimination_plan", "is_affordable"]
+__all__ = ["Budget", "EliminationPlan", "elimination_plan", "plan_within"]
 
-#: Table entries up to which elimination is chosen by default: some 6 ms a value, 20 ms with all
-#: marginals. A lattice of 9 x 9 with 3 states or of 14 x 14 with 2 is within.
-AFFORDABLE_ENTRIES = 2e6
-#: Table entries and bytes up to which elimination is done at all, when asked for.
-LARGEST_ENTRIES = 5e8
+
+class Budget:
+    """Table entries up to which elimination is used, by how often it has to run.
+
+    ``EVERY_STEP``: at each step of a sampler, some 6 ms a value, 20 ms with all marginals. A
+    lattice of 9 x 9 with 3 states or of 14 x 14 with 2 is within. ``DRAWS``: one pass for
+    predictive draws. ``ONCE``: now and then while a normaliser is set up, about a second each.
+    ``ON_REQUEST``: at all, when asked for.
+    """
+
+    EVERY_STEP = 2e6
+    DRAWS = 1e7
+    ONCE = 1e8
+    ON_REQUEST = 5e8
+
+
+#: Bytes up to which elimination is done at all.
 LARGEST_MEMORY = 4e9
 #: What a reference by elimination is called.
 ELIMINATION = "elimination on the graph"
@@ -121,10 +132,6 @@ class EliminationPlan:
         call_native("tangent", fields, couplings, *steps, self.packed, sites, pairs)
         return sites, pairs
 
-    def sample(self, h: np.ndarray, J: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Independent exact draws, ``(n, L)`` states 0 .. S-1."""
-        return self.draw(self.prepare(h, J), n, rng)
-
     def prepare(self, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, ...]:
         """Do the part of drawing that depends on the parameters only, for :meth:`draw`."""
         return prepare(*self._full(h, J), self.packed)
@@ -180,14 +187,30 @@ def _cached_plan(edge_bytes: bytes, n_sites: int, n_states: int) -> EliminationP
     return EliminationPlan(n_sites, n_states, pairs, elimination_order(pairs, n_sites, n_states))
 
 
-def is_affordable(plan: EliminationPlan) -> bool:
-    """Whether elimination is cheap enough to be the default, see :data:`AFFORDABLE_ENTRIES`."""
-    return plan.cost <= AFFORDABLE_ENTRIES
+def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
+    """Elimination plan of a model's graph if it costs no more than a budget, else None.
 
+    Parameters
+    ----------
+    layout : PottsLayout
+    budget : float
+        Table entries, one of :class:`Budget`.
 
-def is_possible(plan: EliminationPlan) -> bool:
-    """Whether elimination can be done at all: time and memory within the stated limits."""
-    return plan.cost <= LARGEST_ENTRIES and plan.memory <= LARGEST_MEMORY
+    Returns
+    -------
+    EliminationPlan or None
+
+    Examples
+    --------
+    >>> from pymc_bayessum import graphs
+    >>> from pymc_bayessum.graphs.statistics import PottsLayout
+    >>> small = PottsLayout(100, 3, graphs.grid(10, 10), "shared", "scalar")
+    >>> wide = PottsLayout(400, 3, graphs.grid(20, 20), "shared", "scalar")
+    >>> [plan_within(layout, Budget.ONCE) is None for layout in (small, wide)]
+    [False, True]
+    """
+    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
+    return plan if plan.cost <= budget and plan.memory <= LARGEST_MEMORY else None
 
 
 def _pointers(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -17,11 +17,9 @@ Calls. Log Z, marginals and tangents are C functions under a symbol: compiled co
 refers to the symbol and need not contain, optimise and cache a copy of all passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding
 import numba
@@ -42,10 +40,36 @@ _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _inner = njit(cache=True, error_model="numpy", **_INNER)
 
 
+class _Steps(NamedTuple):
+    """A packed plan taken apart; :func:`.elimination._pack` says what is in it."""
+
+    sites: np.ndarray
+    separator_at: np.ndarray
+    separators: np.ndarray
+    local_at: np.ndarray
+    local: np.ndarray
+    factor_at: np.ndarray
+    factors: np.ndarray
+    run_at: np.ndarray
+    runs: np.ndarray
+    message_at: np.ndarray
+    cross_at: np.ndarray
+    cross: np.ndarray
+
+
+class _Work(NamedTuple):
+    """Memory of one pass: tables being built, all messages, and the scale of each."""
+
+    table: np.ndarray
+    scratch: np.ndarray
+    messages: np.ndarray
+    scales: np.ndarray
+
+
 @_inner
 def _unpack(plan):
     """Split a packed plan into its twelve arrays."""
-    return (
+    return _Steps(
         plan[16 : plan[4]],
         plan[plan[4] : plan[5]],
         plan[plan[5] : plan[6]],
@@ -138,23 +162,23 @@ def _spread_of(values):
 
 
 @_inner
-def _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross):
+def _needs_logs(h, J, steps):
     """Whether some table could spread beyond what plain arithmetic holds."""
     n_edges = J.shape[0]
     ranges = np.empty(n_edges)
     for row in range(n_edges):
         ranges[row] = _spread_of(J[row].ravel())
-    bounds = np.zeros(len(sites))
-    for step in range(len(sites)):
-        table = _spread_of(h[sites[step]])
-        for k in range(local_at[step], local_at[step + 1], 3):
-            table += ranges[local[k]]
-        for k in range(factor_at[step] + 1, factor_at[step + 1]):
-            table += bounds[factors[k]]
+    bounds = np.zeros(len(steps.sites))
+    for step in range(len(steps.sites)):
+        table = _spread_of(h[steps.sites[step]])
+        for k in range(steps.local_at[step], steps.local_at[step + 1], 3):
+            table += ranges[steps.local[k]]
+        for k in range(steps.factor_at[step] + 1, steps.factor_at[step + 1]):
+            table += bounds[steps.factors[k]]
         if not table <= LINEAR_RANGE:  # also true for NaN
             return True
-        for k in range(cross_at[step], cross_at[step + 1]):
-            bounds[step] += ranges[cross[k]]
+        for k in range(steps.cross_at[step], steps.cross_at[step + 1]):
+            bounds[step] += ranges[steps.cross[k]]
     return False
 
 
@@ -197,25 +221,24 @@ def _local_factor(target, site, pair, local, first, last, logs):
 
 
 @_inner
-def _table(
-    step, work, scratch, site, pair, messages, sites, local_at, local, factor_at, factors,
-    run_at, runs, message_at, logs,
-):  # fmt: skip
-    """Product of all factors of a step, in ``work``; returns the sizes of table and local part."""
+def _table(step, steps, site, pair, work, logs):
+    """Product of all factors of a step, in ``work.table``; returns its size and the local one."""
     n_states = site.shape[1]
+    message_at = steps.message_at
     size = (message_at[step + 1] - message_at[step]) * n_states
-    first, last = local_at[step], local_at[step + 1]
+    first, last = steps.local_at[step], steps.local_at[step + 1]
     local_size = n_states ** (1 + (last - first) // 3)
     whole = local_size == size
-    target = work if whole else scratch
-    _local_factor(target, site[sites[step]], pair, local, first, last, logs)
-    for k in range(factor_at[step], factor_at[step + 1]):
-        source = factors[k]
+    target = work.table if whole else work.scratch
+    _local_factor(target, site[steps.sites[step]], pair, steps.local, first, last, logs)
+    for k in range(steps.factor_at[step], steps.factor_at[step + 1]):
+        source = steps.factors[k]
+        low, high = steps.run_at[k], steps.run_at[k + 1]
         if source >= 0:
-            message = messages[message_at[source] : message_at[source + 1]]
-            _spread(work, size, message, runs, run_at[k], run_at[k + 1], logs)
+            message = work.messages[message_at[source] : message_at[source + 1]]
+            _spread(work.table, size, message, steps.runs, low, high, logs)
         elif not whole:
-            _lay(work, size, scratch, runs, run_at[k], run_at[k + 1])
+            _lay(work.table, size, work.scratch, steps.runs, low, high)
     return size, local_size
 
 
@@ -234,28 +257,24 @@ def _log_sum(values, start, n_states):
 
 
 @_inner
-def _forward(
-    h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
-    run_at, runs, message_at,
-):  # fmt: skip
-    """Sum out every site; fills messages and their scales, returns factors and log Z."""
+def _forward(h, J, logs, steps):
+    """Sum out every site; returns factors, the filled memory and log Z."""
     n_states = h.shape[1]
+    work = _memory(h, steps)
     site, pair, shift = _potentials(h, J, logs)
+    table, scales = work.table, work.scales
     total = scales[0] * 0.0 + shift
-    for step in range(len(sites)):
-        size, _ = _table(
-            step, work, scratch, site, pair, messages, sites, local_at, local, factor_at, factors,
-            run_at, runs, message_at, logs,
-        )  # fmt: skip
-        message = messages[message_at[step] : message_at[step + 1]]
+    for step in range(len(steps.sites)):
+        size, _ = _table(step, steps, site, pair, work, logs)
+        message = work.messages[steps.message_at[step] : steps.message_at[step + 1]]
         top = -np.inf
         for rest in range(size // n_states):
             if logs:
-                message[rest] = _log_sum(work, rest * n_states, n_states)
+                message[rest] = _log_sum(table, rest * n_states, n_states)
             else:
-                value = work[rest * n_states]
+                value = table[rest * n_states]
                 for state in range(1, n_states):
-                    value += work[rest * n_states + state]
+                    value += table[rest * n_states + state]
                 message[rest] = value
             top = max(top, message[rest].real)
         scales[step] = top
@@ -269,62 +288,53 @@ def _forward(
             else:
                 message[rest] /= scales[step]
         total += scales[step] if logs else np.log(scales[step])
-    return site, pair, total
+    return site, pair, work, total
 
 
 @_inner
-def _buffers(h, sites, local_at, message_at):
-    """Work table, scratch table, messages and scales for one pass."""
+def _memory(h, steps):
+    """Memory for one pass."""
     n_states = h.shape[1]
+    message_at = steps.message_at
     largest = 0
     local_largest = 0
-    for step in range(len(sites)):
+    for step in range(len(steps.sites)):
         size = (message_at[step + 1] - message_at[step]) * n_states
-        local_size = n_states ** (1 + (local_at[step + 1] - local_at[step]) // 3)
+        local_size = n_states ** (1 + (steps.local_at[step + 1] - steps.local_at[step]) // 3)
         largest = max(largest, size)
         if local_size < size:
             local_largest = max(local_largest, local_size)
-    work = np.empty(largest, h.dtype)
-    scratch = np.empty(local_largest, h.dtype)
     # The total starts from the scales, so these must not be whatever the memory held before.
-    return work, scratch, np.empty(message_at[-1], h.dtype), np.zeros(len(sites), h.dtype)
+    return _Work(
+        np.empty(largest, h.dtype),
+        np.empty(local_largest, h.dtype),
+        np.empty(message_at[-1], h.dtype),
+        np.zeros(len(steps.sites), h.dtype),
+    )
 
 
 @_inner
 def log_partition(h, J, plan):
     """Log Z by one forward pass."""
-    sites, _, _, local_at, local, factor_at, factors, run_at, runs, message_at, cross_at, cross = (
-        _unpack(plan)
-    )
-    logs = _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross)
-    work, scratch, messages, scales = _buffers(h, sites, local_at, message_at)
-    _, _, total = _forward(
-        h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
-        run_at, runs, message_at,
-    )  # fmt: skip
-    return total
+    steps = _unpack(plan)
+    return _forward(h, J, _needs_logs(h, J, steps), steps)[3]
 
 
 @_inner
 def marginals(h, J, plan):
     """Log Z, site and edge marginals by a forward and a backward pass."""
-    sites, _, _, local_at, local, factor_at, factors, run_at, runs, message_at, cross_at, cross = (
-        _unpack(plan)
-    )
-    logs = _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross)
-    work, scratch, messages, scales = _buffers(h, sites, local_at, message_at)
-    site, pair, total = _forward(
-        h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
-        run_at, runs, message_at,
+    steps = _unpack(plan)
+    logs = _needs_logs(h, J, steps)
+    site, pair, memory, total = _forward(h, J, logs, steps)
+    work, scratch, messages, scales = memory
+    message_at, factor_at, run_at, runs = (
+        steps.message_at, steps.factor_at, steps.run_at, steps.runs,
     )  # fmt: skip
     n_states = h.shape[1]
     outside = np.empty_like(messages)
     site_marginals, pair_marginals = np.zeros_like(h), np.zeros_like(J)
-    for step in range(len(sites) - 1, -1, -1):
-        size, local_size = _table(
-            step, work, scratch, site, pair, messages, sites, local_at, local, factor_at, factors,
-            run_at, runs, message_at, logs,
-        )  # fmt: skip
+    for step in range(len(steps.sites) - 1, -1, -1):
+        size, local_size = _table(step, steps, site, pair, memory, logs)
         n_rest = size // n_states
         if n_rest == 1:
             outside[message_at[step]] = 0.0 if logs else 1.0
@@ -342,7 +352,7 @@ def marginals(h, J, plan):
                 for state in range(n_states):
                     work[start + state] *= weight
         for k in range(factor_at[step] + 1, factor_at[step + 1]):
-            low, high = message_at[factors[k]], message_at[factors[k] + 1]
+            low, high = message_at[steps.factors[k]], message_at[steps.factors[k] + 1]
             onto = outside[low:high]
             onto[:] = 0.0
             _gather(work, size, onto, runs, run_at[k], run_at[k + 1])
@@ -360,9 +370,9 @@ def marginals(h, J, plan):
             scratch[:local_size] = 0.0
             _gather(work, size, scratch, runs, run_at[k], run_at[k + 1])
             block = scratch
-        for k in range(local_at[step + 1] - 3, local_at[step] - 1, -3):
-            onto_pair = pair_marginals[local[k]]
-            if not local[k + 1]:
+        for k in range(steps.local_at[step + 1] - 3, steps.local_at[step] - 1, -3):
+            onto_pair = pair_marginals[steps.local[k]]
+            if not steps.local[k + 1]:
                 onto_pair = onto_pair.T
             inner = local_size // n_states
             for rest in range(0, inner, n_states):
@@ -376,7 +386,7 @@ def marginals(h, J, plan):
                     block[rest + state] = folded
             local_size = inner
         for state in range(n_states):
-            site_marginals[sites[step], state] = block[state]
+            site_marginals[steps.sites[step], state] = block[state]
     return total, site_marginals, pair_marginals
 
 
@@ -399,15 +409,10 @@ def marginals_tangent(h, J, h_step, J_step, plan):
 @njit(cache=True)
 def prepare(h, J, plan):
     """Logarithms of field factors, coupling factors and messages."""
-    sites, _, _, local_at, local, factor_at, factors, run_at, runs, message_at, cross_at, cross = (
-        _unpack(plan)
-    )
-    logs = _needs_logs(h, J, sites, local_at, local, factor_at, factors, cross_at, cross)
-    work, scratch, messages, scales = _buffers(h, sites, local_at, message_at)
-    site, pair, _ = _forward(
-        h, J, logs, work, scratch, messages, scales, sites, local_at, local, factor_at, factors,
-        run_at, runs, message_at,
-    )  # fmt: skip
+    steps = _unpack(plan)
+    logs = _needs_logs(h, J, steps)
+    site, pair, work, _ = _forward(h, J, logs, steps)
+    messages = work.messages
     if not logs:
         site, pair, messages = np.log(site), np.log(pair), np.log(messages)
     return site, pair, messages
@@ -416,30 +421,29 @@ def prepare(h, J, plan):
 @njit(cache=True)
 def draw(site, pair, messages, uniforms, plan):
     """Exact draws, one for each row of ``uniforms``: sites in reverse order of elimination."""
-    sites, separator_at, separators, local_at, local, factor_at, factors, _, _, message_at, _, _ = (
-        _unpack(plan)
-    )
+    steps = _unpack(plan)
+    local, separators = steps.local, steps.separators
     n_states = site.shape[1]
     draws = np.zeros(uniforms.shape, np.int64)
     weights = np.empty(n_states)
     for row in range(len(draws)):
         x = draws[row]
-        for step in range(len(sites) - 1, -1, -1):
-            here = sites[step]
+        for step in range(len(steps.sites) - 1, -1, -1):
+            here = steps.sites[step]
             weights[:] = site[here]
-            for k in range(local_at[step], local_at[step + 1], 3):
+            for k in range(steps.local_at[step], steps.local_at[step + 1], 3):
                 other = x[local[k + 2]]
                 for state in range(n_states):
                     if local[k + 1]:
                         weights[state] += pair[local[k], other, state]
                     else:
                         weights[state] += pair[local[k], state, other]
-            for k in range(factor_at[step] + 1, factor_at[step + 1]):
-                source = factors[k]
+            for k in range(steps.factor_at[step] + 1, steps.factor_at[step + 1]):
+                source = steps.factors[k]
                 place = 0
-                for axis in range(separator_at[source], separator_at[source + 1] - 1):
+                for axis in range(steps.separator_at[source], steps.separator_at[source + 1] - 1):
                     place = place * n_states + x[separators[axis]]
-                place = message_at[source] + place * n_states
+                place = steps.message_at[source] + place * n_states
                 for state in range(n_states):
                     weights[state] += messages[place + state]
             top = weights.max()

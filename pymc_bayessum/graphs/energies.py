@@ -6,8 +6,6 @@ sum over rows is asked for a rewrite replaces the matrix by the sum of its rows.
 change (``pm.Data``) are looked up in the parameters.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.basic import register_canonicalize
 from pytensor.tensor.symbolic import TensorSymbolicOp
 
-from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.graphs.statistics import PottsLayout, one_hot
 from pymc_bayessum.normalizers.node import normalized
 
 __all__ = ["RowLogp", "row_logp", "symbolic_energy"]
@@ -135,7 +133,7 @@ def _constant_row_logp(
     rows = data.reshape(-1, layout.n_sites).astype(np.int64)
     valid = layout.valid(rows) & (rows == data.reshape(rows.shape)).all(axis=-1)
     phi = np.zeros((len(rows), layout.n_parameters))
-    phi[valid] = layout.statistics(rows[valid])
+    phi[valid] = layout.statistics(layout.encode(rows[valid]))
     # Guards sit on the parameters and log Z, not on the rows, so that sums over rows stay products.
     parts = [
         (part, pt.as_tensor_variable(theta).ravel())
@@ -188,7 +186,7 @@ def _field_energy(layout: PottsLayout, states: Any, h: Any) -> Any:
         return pt.sum(h * values, axis=-1)
     if _n_batch(h, layout.field_shape):
         shared = h[..., None, :] if layout.field_kind == "shared" else h
-        return pt.sum(_one_hot(states, layout.n_states) * shared, axis=(-2, -1))
+        return pt.sum(one_hot(states, layout.n_states) * shared, axis=(-2, -1))
     if layout.field_kind == "shared":
         return pt.sum(h[states], axis=-1)
     return pt.sum(h[np.arange(layout.n_sites), states], axis=-1)
@@ -205,14 +203,10 @@ def _coupling_energy(layout: PottsLayout, states: Any, J: Any) -> Any:
             return J * pt.sum(agree, axis=-1)
         return pt.sum(J * agree, axis=-1)
     if _n_batch(J, layout.coupling_shape):
-        pairs = _one_hot(first * layout.n_states + second, layout.n_states**2)
+        pairs = one_hot(first * layout.n_states + second, layout.n_states**2)
         flat = J.reshape((*[J.shape[axis] for axis in range(J.type.ndim - 2)], -1))
         flat = flat[..., None, :] if layout.coupling_kind == "shared" else flat
         return pt.sum(pairs * flat, axis=(-2, -1))
     if layout.coupling_kind == "shared":
         return pt.sum(J[first, second], axis=-1)
     return pt.sum(J[np.arange(layout.n_edges), first, second], axis=-1)
-
-
-def _one_hot(index: Any, size: int) -> Any:
-    return pt.eq(index[..., None], np.arange(size))

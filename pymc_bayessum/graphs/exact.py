@@ -10,8 +10,6 @@ PyTensor's ``JAXOp``, which the JAX backend asks for a function, so that JAX is 
 that backend is used.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,12 +30,11 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.graphs.elimination import (
     ELIMINATION,
-    LARGEST_ENTRIES,
     LARGEST_MEMORY,
+    Budget,
     EliminationPlan,
     elimination_plan,
-    is_affordable,
-    is_possible,
+    plan_within,
 )
 from pymc_bayessum.graphs.elimination_passes import NATIVE_VERSION, native_symbol
 from pymc_bayessum.graphs.statistics import PottsLayout
@@ -368,9 +365,8 @@ class ExactNormalizer:
     .. math:: \log Z = \log \sum_{x} \exp\Big(\sum_i h_i(x_i) + \sum_{(i,j)} J_{ij}(x_i, x_j)\Big)
 
     Cost is the number of table entries, :math:`\sum_v S^{1 + w_v}` with the separators
-    :math:`w_v` of the order of elimination. It is chosen by default up to
-    :data:`~pymc_bayessum.graphs.elimination.AFFORDABLE_ENTRIES` and possible up to
-    :data:`~pymc_bayessum.graphs.elimination.LARGEST_ENTRIES`.
+    :math:`w_v` of the order of elimination; :class:`~pymc_bayessum.graphs.elimination.Budget` has
+    what is chosen by default and what is possible.
 
     Parameters
     ----------
@@ -395,13 +391,13 @@ class ExactNormalizer:
 
     def __post_init__(self) -> None:
         """Refuse graphs that are too wide."""
-        plan = self.plan
-        if not is_possible(plan):
+        if plan_within(self.layout, Budget.ON_REQUEST) is None:
+            plan = self.plan
             widest = _widest(plan)
             raise ValueError(
                 f"normalizer='exact': the graph is too wide. Elimination has width {plan.width}, "
                 f"which with {plan.n_states} states needs {plan.cost:.2g} table entries and "
-                f"{plan.memory / 1e9:.2g} GB; the limit is {LARGEST_ENTRIES:.2g} entries and "
+                f"{plan.memory / 1e9:.2g} GB; the limit is {Budget.ON_REQUEST:.2g} entries and "
                 f"{LARGEST_MEMORY / 1e9:.2g} GB, about width {widest} for {plan.n_sites} sites. "
                 "Use a rule instead: normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...), or "
                 "normalizer=None with observed data, which builds an anchored rule"
@@ -419,11 +415,6 @@ class ExactNormalizer:
         return self.plan.width
 
     @property
-    def affordable(self) -> bool:
-        """Whether it is cheap enough to be the default."""
-        return is_affordable(self.plan)
-
-    @property
     def predicted_error(self) -> float:
         """Zero, up to rounding."""
         return 0.0
@@ -436,10 +427,6 @@ class ExactNormalizer:
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z of parameters in the layout's shapes, or of a batch of them."""
         return log_z(Elimination(self.plan), *self.layout.expand(h, J))
-
-    def log_z_sd(self, h: Any, J: Any) -> TensorVariable:
-        """Zeros, one for each log Z."""
-        return self.log_z(h, J).zeros_like()
 
     def value(self, h: Any, J: Any) -> float:
         """Log Z of numbers in the layout's shapes."""
@@ -465,4 +452,4 @@ class ExactNormalizer:
 
 def _widest(plan: EliminationPlan) -> int:
     """Width at which every step of the graph could just be as large as the widest."""
-    return max(0, math.floor(math.log(LARGEST_ENTRIES / plan.n_sites, max(2, plan.n_states))) - 1)
+    return max(0, math.floor(math.log(Budget.ON_REQUEST / plan.n_sites, max(2, plan.n_states))) - 1)

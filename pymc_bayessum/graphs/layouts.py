@@ -5,8 +5,6 @@ row. The orientation of a row is kept as given: a coupling matrix ``J`` on the e
 read as ``J[x_i, x_j]``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -266,12 +264,11 @@ def as_edges(edges: Any, n_sites: int | None = None) -> np.ndarray:
     return pairs
 
 
-def _neighbours(edges: np.ndarray, n_sites: int) -> list[set[int]]:
-    neighbours: list[set[int]] = [set() for _ in range(n_sites)]
-    for first, second in edges.tolist():
-        neighbours[first].add(second)
-        neighbours[second].add(first)
-    return neighbours
+def _graph(edges: np.ndarray, n_sites: int) -> nx.Graph:
+    graph = nx.Graph()
+    graph.add_nodes_from(range(n_sites))
+    graph.add_edges_from(edges.tolist())
+    return graph
 
 
 def spanning_tree(edges: Any, n_sites: int, weights: np.ndarray | None = None) -> np.ndarray:
@@ -300,8 +297,7 @@ def spanning_tree(edges: Any, n_sites: int, weights: np.ndarray | None = None) -
     values = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=float)
     if values.shape != (len(pairs),):
         raise ValueError(f"weights must have shape ({len(pairs)},), got {values.shape}")
-    graph = nx.Graph()
-    graph.add_nodes_from(range(n_sites))
+    graph = _graph(np.zeros((0, 2), dtype=np.int64), n_sites)
     for row, (first, second) in enumerate(pairs.tolist()):
         graph.add_edge(first, second, weight=values[row], row=row)
     kept = nx.maximum_spanning_edges(graph, data=True)
@@ -332,24 +328,16 @@ def rooted_forest(edges: Any, n_sites: int) -> tuple[np.ndarray, np.ndarray]:
     ([0, 1, 2, 3], [-1, 0, 0, 2])
     """
     pairs = as_edges(edges, n_sites)
-    neighbours = _neighbours(pairs, n_sites)
+    graph = _graph(pairs, n_sites)
+    if n_sites and not nx.is_forest(graph):
+        raise ValueError("edges must be a forest (no cycles)")
     parent = np.full(n_sites, -1, dtype=np.int64)
     order: list[int] = []
-    seen = [False] * n_sites
-    for root in range(n_sites):
-        if seen[root]:
-            continue
-        seen[root] = True
-        queue = [root]
-        for site in queue:
-            for other in sorted(neighbours[site]):
-                if not seen[other]:
-                    seen[other] = True
-                    parent[other] = site
-                    queue.append(other)
-        order += queue
-    if np.sum(parent >= 0) != len(pairs):
-        raise ValueError("edges must be a forest (no cycles)")
+    for part in nx.connected_components(graph):
+        order.append(min(part))
+        for above, site in nx.bfs_edges(graph, min(part), sort_neighbors=sorted):
+            parent[site] = above
+            order.append(site)
     return np.array(order, dtype=np.int64), parent
 
 
@@ -372,9 +360,7 @@ def coloring(edges: Any, n_sites: int) -> np.ndarray:
     >>> graphs.coloring(graphs.grid(2, 3), 6).tolist()
     [0, 1, 0, 1, 0, 1]
     """
-    graph = nx.Graph()
-    graph.add_nodes_from(range(n_sites))
-    graph.add_edges_from(as_edges(edges, n_sites).tolist())
+    graph = _graph(as_edges(edges, n_sites), n_sites)
     if nx.is_bipartite(graph):
         colors = nx.bipartite.color(graph)
         flip = {min(part): colors[min(part)] for part in nx.connected_components(graph)}
@@ -500,7 +486,8 @@ def elimination_order(edges: Any, n_sites: int, n_states: int = 2) -> Eliminatio
     1
     """
     pairs = as_edges(edges, n_sites)
-    neighbours = _neighbours(pairs, n_sites)
+    graph = _graph(pairs, n_sites)
+    neighbours = [set(graph[site]) for site in range(n_sites)]
     orders = [_greedy_order(neighbours, by_fill) for by_fill in (True, False)]
     orders.append(list(range(n_sites)))
     if len(pairs):

@@ -13,23 +13,19 @@ every posterior. Three estimates, all from draws of the model and its unnormalis
 States are 0 .. S-1 here and parameters are written out in full: fields (L, S), couplings (E, S, S).
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
-from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.graphs.neighbours import local_fields, neighbours, softmax
+from pymc_bayessum.graphs.statistics import PottsLayout, one_hot
 
 __all__ = [
-    "Neighbours",
     "block_moments",
     "conditionals",
     "consistent",
-    "neighbours",
     "statistics_of_marginals",
     "stein_gibbs_kernel",
     "stein_gibbs_moments",
@@ -43,84 +39,13 @@ PRODUCT_RANGE = 50.0
 ROWS_AT_A_TIME = 20_000
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """Neighbours of every site, one after the other, with the couplings turned towards the site.
-
-    Attributes
-    ----------
-    start : ndarray of int, shape (L + 1,)
-        The neighbours of site i stand at ``start[i] : start[i + 1]``.
-    site : ndarray of int, shape (2 E,)
-        The neighbouring sites.
-    table : ndarray, shape (2 E, S, S)
-        ``table[k, b, a]`` couples state b of the neighbour with state a of the site itself.
-    """
-
-    start: np.ndarray
-    site: np.ndarray
-    table: np.ndarray
-
-
-def neighbours(couplings: np.ndarray, edges: np.ndarray, n_sites: int) -> Neighbours:
-    """Sort the couplings of a graph by the site they act on.
-
-    Parameters
-    ----------
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    n_sites : int
-
-    Returns
-    -------
-    Neighbours
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> found = neighbours(np.zeros((2, 3, 3)), np.array([[0, 1], [1, 2]]), 3)
-    >>> found.start.tolist(), found.site.tolist()
-    ([0, 1, 3, 4], [1, 0, 2, 1])
-    """
-    here = np.concatenate([edges[:, 0], edges[:, 1]])
-    there = np.concatenate([edges[:, 1], edges[:, 0]])
-    table = np.concatenate([couplings.transpose(0, 2, 1), couplings])
-    order = np.lexsort((there, here))
-    start = np.searchsorted(here[order], np.arange(n_sites + 1))
-    return Neighbours(start, there[order], np.ascontiguousarray(table[order]))
-
-
-@njit(cache=True)
-def _local_fields(state, fields, start, site, table, out):
-    """Log weight of every state of every site given its neighbours."""
-    n_sites, n_states = fields.shape
-    for i in range(n_sites):
-        for a in range(n_states):
-            out[i, a] = fields[i, a]
-        for k in range(start[i], start[i + 1]):
-            b = state[site[k]]
-            for a in range(n_states):
-                out[i, a] += table[k, b, a]
-
-
-@njit(cache=True)
-def _softmax(log_weights, out):
-    peak = log_weights.max()
-    total = 0.0
-    for a in range(len(log_weights)):
-        out[a] = np.exp(log_weights[a] - peak)
-        total += out[a]
-    for a in range(len(log_weights)):
-        out[a] /= total
-
-
 @njit(cache=True)
 def _all_conditionals(states, fields, start, site, table, out):
     local = np.empty_like(fields)
     for row in range(len(states)):
-        _local_fields(states[row], fields, start, site, table, local)
+        local_fields(states[row], fields, start, site, table, local)
         for i in range(len(fields)):
-            _softmax(local[i], out[row, i])
+            softmax(local[i], out[row, i])
 
 
 def conditionals(
@@ -168,9 +93,9 @@ def _accumulate_blocks(
     for row in range(len(states)):
         g = group[row]
         state = states[row]
-        _local_fields(state, fields, start, site, table, local)
+        local_fields(state, fields, start, site, table, local)
         for i in range(n_sites):
-            _softmax(local[i], single[i])
+            softmax(local[i], single[i])
             for a in range(n_states):
                 sites[g, i, a] += single[i, a]
         for e in range(len(edges)):
@@ -184,7 +109,7 @@ def _accumulate_blocks(
                 for a in range(n_states):
                     for b in range(n_states):
                         joint[a * n_states + b] = first[a] + second[b] + couplings[e, a, b]
-                _softmax(joint, joint)
+                softmax(joint, joint)
             else:
                 total = 0.0
                 for a in range(n_states):
@@ -395,14 +320,14 @@ def stein_gibbs_kernel(
     """
     n_states = first_conditionals.shape[-1]
     rho = np.exp(-decay)
-    one_hot, drift, paired = [], [], []
+    indicators, drift, paired = [], [], []
     for states, probs in ((first, first_conditionals), (second, second_conditionals)):
-        indicator = (states[:, :, None] == np.arange(n_states)).astype(float)
+        indicator = one_hot(states, n_states).astype(float)
         step = probs - indicator
-        one_hot.append(indicator.reshape(len(states), -1))
+        indicators.append(indicator.reshape(len(states), -1))
         drift.append(step.reshape(len(states), -1))
         paired.append((indicator[..., :, None] * step[..., None, :]).reshape(len(states), -1))
-    distance = first.shape[1] - one_hot[0] @ one_hot[1].T
+    distance = first.shape[1] - indicators[0] @ indicators[1].T
     kernel = drift[0] @ drift[1].T / rho + (1.0 - 1.0 / rho) * (paired[0] @ paired[1].T)
     kernel *= (1.0 - rho) * np.exp(-decay * distance)
     return kernel

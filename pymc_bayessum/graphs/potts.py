@@ -1,7 +1,5 @@
 """Potts and Ising models on any graph, with their normalising constant."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +21,8 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
-from pymc_bayessum.graphs.elimination import (
-    AFFORDABLE_ENTRIES,
-    elimination_plan,
-    is_affordable,
-    is_possible,
-)
+from pymc_bayessum.graphs.default_anchors import default_rule
+from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_within
 from pymc_bayessum.graphs.energies import row_logp, symbolic_energy
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
@@ -83,7 +77,7 @@ class PottsRV(RandomVariable):
             rows = draws[place]
             n_rows = rows.size // layout.n_sites
             some = sample_states(layout, h[index], J[index], n_rows, rng, self.sweeps)
-            draws[place] = some.reshape(rows.shape)
+            draws[place] = layout.decode(some.astype(np.int64)).reshape(rows.shape)
         return draws
 
     def __str__(self) -> str:
@@ -151,9 +145,9 @@ def potts_support_point(op: PottsRV, rv: Any, rng: Any, size: Any, h: Any, J: An
 
 
 def _log_z(normalizer: GraphNormalizer, layout: PottsLayout, h: Any, J: Any) -> Any:
-    if normalizer.layout == layout:
-        return normalizer.log_z(h, J)
-    return normalizer.log_z(*layout.expand(h, J))
+    if normalizer.layout != layout:
+        h, J = layout.expand(h, J)
+    return normalizer.log_z(h, J)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +176,7 @@ class RuleNormalizer:
 
     @property
     def predicted_error(self) -> float:
-        """Not known before the parameters are: see :meth:`log_z_sd`."""
+        """Not known before the parameters are: see its report."""
         return float("nan")
 
     @property
@@ -192,13 +186,6 @@ class RuleNormalizer:
 
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z."""
-        return self._log_normalizer(h, J, return_sd=False)
-
-    def log_z_sd(self, h: Any, J: Any) -> TensorVariable:
-        """Return the symbolic posterior standard deviation of log Z."""
-        return self._log_normalizer(h, J, return_sd=True)[1]
-
-    def _log_normalizer(self, h: Any, J: Any, return_sd: bool) -> Any:
         layout = self.layout
         h, J = pt.as_tensor_variable(h), pt.as_tensor_variable(J)
         if h.type.ndim > len(layout.field_shape) or J.type.ndim > len(layout.coupling_shape):
@@ -208,7 +195,6 @@ class RuleNormalizer:
         return log_normalizer(
             lambda nodes: symbolic_energy(layout, layout.encode(nodes), h, J),
             self.rule,
-            return_sd=return_sd,
         )
 
     def report(self) -> dict[str, Any]:
@@ -233,8 +219,7 @@ def _warn_of_noisy_curvature(name: str, rule: AnchoredRule) -> None:
 def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | None:
     """Turn the argument into a normaliser of this layout, or None where there is no exact one."""
     if normalizer is None:
-        plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
-        return ExactNormalizer(layout) if is_affordable(plan) else None
+        return ExactNormalizer(layout) if plan_within(layout, Budget.EVERY_STEP) else None
     if isinstance(normalizer, str):
         if normalizer != "exact":
             raise ValueError(f"normalizer must be None, 'exact' or a rule, got {normalizer!r}")
@@ -268,11 +253,12 @@ def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | N
 
 def _no_normalizer(layout: PottsLayout) -> str:
     plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
-    exact = ", normalizer='exact' (slow but possible here)" if is_possible(plan) else ""
+    possible = plan_within(layout, Budget.ON_REQUEST) is not None
+    exact = ", normalizer='exact' (slow but possible here)" if possible else ""
     return (
         f"normalizer=None is exact only while it is affordable: this graph has elimination width "
         f"{plan.width}, {plan.cost:.2g} table entries with {layout.n_states} states, the limit is "
-        f"{AFFORDABLE_ENTRIES:.2g}. Pass observed= (an anchored rule is then built from the data), "
+        f"{Budget.EVERY_STEP:.2g}. Pass observed= (an anchored rule is then built from the data), "
         f"normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...){exact}; to draw only, use "
         ".dist(...)"
     )
@@ -318,13 +304,6 @@ def _complete_rows(observed: np.ndarray, n_sites: int) -> np.ndarray:
     return np.asarray(rows[~np.ma.getmaskarray(rows).any(axis=1)]).astype(np.int64)
 
 
-def _default_rule(layout: PottsLayout, observed: np.ndarray, h: Any, J: Any) -> GraphNormalizer:
-    # Imported here: anchoring is needed only where no exact sum is affordable.
-    from pymc_bayessum.graphs.default_anchors import default_rule
-
-    return default_rule(layout, observed, h, J)
-
-
 def _positive(sweeps: Any) -> int:
     if isinstance(sweeps, bool) or not isinstance(sweeps, int | np.integer) or sweeps < 1:
         raise ValueError(f"sweeps must be a positive integer, got {sweeps!r}")
@@ -365,19 +344,9 @@ class _GraphDistribution(Discrete):
         if normalizer is None:
             if data is None:
                 raise ValueError(f"{name}: {_no_normalizer(layout)}")
-            normalizer = _default_rule(layout, _complete_rows(data, layout.n_sites), h, J)
-        return super().__new__(
-            cls,
-            name,
-            None if layout.field_kind == "none" else h,
-            None if layout.coupling_kind == "none" else J,
-            layout.edges,
-            n_sites=layout.n_sites,
-            n_states=layout.n_states,
-            coupling=layout.coupling_kind,
-            normalizer=normalizer,
-            **kwargs,
-        )
+            normalizer = default_rule(layout, _complete_rows(data, layout.n_sites), h, J)
+        op = cls.rv_type(layout, normalizer, _positive(kwargs.pop("sweeps", SWEEPS)))
+        return super().__new__(cls, name, h, J, op, **kwargs)
 
     @classmethod
     def dist(
@@ -394,10 +363,14 @@ class _GraphDistribution(Discrete):
         **kwargs: Any,
     ) -> Any:
         """Create the distribution outside of a model; arguments as above without the name."""
-        layout, h, J = cls._layout(
-            h, J, edges, observed=None, n_sites=n_sites, n_states=n_states, coupling=coupling
-        )
-        op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), _positive(sweeps))
+        if isinstance(edges, PottsRV):
+            # Graph and normaliser were resolved when the name was given.
+            op = edges
+        else:
+            layout, h, J = cls._layout(
+                h, J, edges, observed=None, n_sites=n_sites, n_states=n_states, coupling=coupling
+            )
+            op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), _positive(sweeps))
         h, J = (pt.as_tensor_variable(floatX(part)) for part in (h, J))
         return super().dist([h, J], op=op, **kwargs)
 

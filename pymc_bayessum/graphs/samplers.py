@@ -1,28 +1,31 @@
 """Draws from Potts and Ising models: exact where elimination is affordable, else Markov chains.
 
-Chains are many and parallel, one draw each: every chain makes the stated number of sweeps from its
-own start and only its last state is kept, so draws are independent of each other.
+Chains are many and parallel: every chain makes the stated number of sweeps from its own start.
 
 - Gibbs: each site in turn from its conditional distribution given its neighbours.
 - Swendsen and Wang (1987): for couplings that only reward agreement, neighbours in the same state
   are bonded with probability ``1 - exp(-J)`` and each bonded cluster draws a new common state with
-  the fields of its sites. Mixes at and below the critical temperature, where Gibbs does not.
-"""
+  the fields of its sites. Mixes at and below the critical temperature, where Gibbs does not. Each
+  such sweep is followed by one of Gibbs, which moves single sites against strong fields.
 
-from __future__ import annotations
+States are 0 .. S-1 here, for spins too.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numba import njit
 
-from pymc_bayessum.graphs.elimination import EliminationPlan, elimination_plan
+from pymc_bayessum.graphs.elimination import Budget, EliminationPlan, elimination_plan, plan_within
+from pymc_bayessum.graphs.neighbours import neighbours
 from pymc_bayessum.graphs.statistics import PottsLayout
 
 __all__ = [
     "SWEEPS",
+    "GraphChain",
+    "SamplerName",
     "choose_sampler",
     "sample_exact",
     "sample_gibbs",
@@ -32,14 +35,59 @@ __all__ = [
 
 #: Sweeps a chain makes before its state counts as a draw, unless told otherwise.
 SWEEPS = 200
-#: Table entries up to which draws are exact: they need one pass of elimination, without marginals.
-EXACT_ENTRIES = 1e7
 #: Uniform numbers generated at a time.
 _BLOCK = 2_000_000
 #: Spread of log weights within one conditional up to which products are used instead of logs.
 _PRODUCT_RANGE = 600.0
 
 SamplerName = Literal["exact", "swendsen-wang", "gibbs"]
+
+
+def choose_sampler(
+    layout: PottsLayout, J: Any, sampler: SamplerName | None, budget: float
+) -> SamplerName:
+    """Check the name of a sampler, or choose the best for the graph and the couplings.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    J : array_like
+        Numbers, of the layout's shape.
+    sampler : {"exact", "swendsen-wang", "gibbs"} or None
+    budget : float
+        What elimination may cost, one of :class:`Budget`.
+
+    Returns
+    -------
+    str
+        Exact within the budget, else Swendsen-Wang if it applies, else Gibbs.
+
+    Examples
+    --------
+    >>> from pymc_bayessum import graphs
+    >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar")
+    >>> choose_sampler(layout, 0.4, None, Budget.DRAWS)
+    'exact'
+    """
+    if sampler is None:
+        if plan_within(layout, budget) is not None:
+            return "exact"
+        return "swendsen-wang" if _is_ferromagnetic(layout, J) else "gibbs"
+    if sampler not in get_args(SamplerName):
+        raise ValueError(f"sampler must be one of {get_args(SamplerName)}, got {sampler!r}")
+    if sampler == "swendsen-wang" and not _is_ferromagnetic(layout, J):
+        raise ValueError("sampler='swendsen-wang' needs scalar or edge couplings of at least zero")
+    if sampler == "exact" and plan_within(layout, budget) is None:
+        raise ValueError("sampler='exact': the graph is too wide for elimination, use chains")
+    return sampler
+
+
+def _is_ferromagnetic(layout: PottsLayout, J: Any) -> bool:
+    """Whether all couplings reward agreement, and nothing else."""
+    kinds = ("none", "scalar", "edge")
+    return layout.coupling_kind in kinds and bool(
+        np.all(np.asarray(J if J is not None else 0) >= 0)
+    )
 
 
 def sample_exact(
@@ -59,14 +107,11 @@ def sample_exact(
     Returns
     -------
     ndarray of int64, shape (n, L)
-        States 0 .. S-1, or spins -1 and +1.
 
     Examples
     --------
     >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
-    >>> from pymc_bayessum.graphs.samplers import sample_exact
     >>> layout = PottsLayout(9, 3, graphs.grid(3, 3), "none", "scalar")
     >>> x = sample_exact(layout, None, 100.0, 5, np.random.default_rng(0))
     >>> bool((x == x[:, :1]).all())
@@ -75,7 +120,7 @@ def sample_exact(
     plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
     fields, couplings = _full(layout, h, J)
     prepared = _prepared(plan, fields.tobytes(), couplings.tobytes())
-    return layout.decode(plan.draw(prepared, n, rng))
+    return plan.draw(prepared, n, rng)
 
 
 @lru_cache(maxsize=16)
@@ -85,6 +130,58 @@ def _prepared(plan: EliminationPlan, fields: bytes, couplings: bytes) -> tuple[n
     pair = (len(plan.edges), plan.n_states, plan.n_states)
     h, J = np.frombuffer(fields).reshape(shape), np.frombuffer(couplings).reshape(pair)
     return plan.prepare(h, J)
+
+
+class GraphChain:
+    """Parallel Markov chains of a graph model at fixed parameters.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    h, J : array_like
+        Numbers, of the layout's shapes.
+    name : {"swendsen-wang", "gibbs"}
+        With Swendsen-Wang every sweep is followed by one of Gibbs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "scalar", "scalar", spins=True)
+    >>> chain, rng = GraphChain(layout, 0.1, 0.4, "swendsen-wang"), np.random.default_rng(0)
+    >>> chain.advance(chain.start(10, rng), 20, rng).shape
+    (10, 16)
+    """
+
+    def __init__(self, layout: PottsLayout, h: Any, J: Any, name: SamplerName):
+        self.layout, self.h, self.J, self.name = layout, h, J, name
+        self.fields, self.couplings = _full(layout, h, J)
+        self._sites = _conditional_tables(layout, self.fields, self.couplings)
+        self._clusters = None
+        if name == "swendsen-wang":
+            self._clusters = _cluster_tables(layout, self.fields, J)
+
+    def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return independent draws from the fields alone."""
+        weights = np.exp(self.fields - self.fields.max(axis=1, keepdims=True))
+        cumulative = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)[:, :-1]
+        return (rng.random((n, self.layout.n_sites))[..., None] > cumulative).sum(axis=-1)
+
+    def advance(self, states: np.ndarray, sweeps: int, rng: np.random.Generator) -> np.ndarray:
+        """Return the states some sweeps later, as int16."""
+        n_sites, n_edges = self.layout.n_sites, self.layout.n_edges
+        now = np.array(states, dtype=np.int64, order="C")
+        if self._clusters is None:
+            _run(lambda u: _gibbs(now, u, *self._sites), sweeps, now.shape, rng)
+        else:
+            for _ in range(sweeps):
+                _swendsen_wang(now, rng.random((1, len(now), n_edges + n_sites)), *self._clusters)
+                _gibbs(now, rng.random((1, len(now), n_sites)), *self._sites)
+        return now.astype(np.int16)
+
+    def energy(self, states: np.ndarray) -> np.ndarray:
+        """Return the energies of states, shape (N,)."""
+        return self.layout.energy(states, self.h, self.J)
 
 
 def sample_gibbs(
@@ -111,24 +208,19 @@ def sample_gibbs(
 
     Returns
     -------
-    ndarray of int64, shape (n_chains, L)
+    ndarray of int, shape (n_chains, L)
 
     Examples
     --------
     >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
-    >>> from pymc_bayessum.graphs.samplers import sample_gibbs
     >>> layout = PottsLayout(4, 3, graphs.ring(4), "full", "edge")
     >>> h, J = np.zeros((4, 3)), np.full(4, 0.5)
     >>> sample_gibbs(layout, h, J, 10, 20, np.random.default_rng(0)).shape
     (10, 4)
     """
-    fields, couplings = _full(layout, h, J)
-    states = _start(layout, fields, n_chains, rng, start)
-    tables = _conditional_tables(layout, fields, couplings)
-    _run(lambda uniforms: _gibbs(states, uniforms, *tables), sweeps, states.shape, rng)
-    return layout.decode(states)
+    chain = GraphChain(layout, h, J, "gibbs")
+    return chain.advance(_start(chain, n_chains, rng, start), sweeps, rng)
 
 
 def sample_swendsen_wang(
@@ -140,7 +232,7 @@ def sample_swendsen_wang(
     rng: np.random.Generator,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Last states of parallel Swendsen-Wang chains.
+    """Last states of parallel Swendsen-Wang chains, without Gibbs sweeps between.
 
     Parameters
     ----------
@@ -162,24 +254,22 @@ def sample_swendsen_wang(
     --------
     >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
-    >>> from pymc_bayessum.graphs.samplers import sample_swendsen_wang
     >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "scalar", "scalar", spins=True)
     >>> x = sample_swendsen_wang(layout, 0.1, 0.4, 10, 20, np.random.default_rng(0))
     >>> sorted(set(x.ravel().tolist()))
-    [-1, 1]
+    [0, 1]
     """
-    if not is_ferromagnetic(layout, J):
+    if not _is_ferromagnetic(layout, J):
         raise ValueError(
             "J must be one number, or one for each edge, and none negative for Swendsen-Wang, got "
             f"kind {layout.coupling_kind!r}; use sample_gibbs"
         )
-    fields, _ = _full(layout, h, J)
-    states = _start(layout, fields, n_chains, rng, start)
-    tables = _cluster_tables(layout, fields, J)
+    chain = GraphChain(layout, h, J, "gibbs")
+    states = _start(chain, n_chains, rng, start)
+    tables = _cluster_tables(layout, chain.fields, J)
     shape = (n_chains, layout.n_edges + layout.n_sites)
     _run(lambda uniforms: _swendsen_wang(states, uniforms, *tables), sweeps, shape, rng)
-    return layout.decode(states)
+    return states
 
 
 def sample_states(
@@ -202,60 +292,29 @@ def sample_states(
         Number of draws.
     rng : numpy.random.Generator
     sweeps : int
-        Sweeps of each chain where draws are not exact. With Swendsen-Wang every sweep is followed
-        by one of Gibbs, which moves single sites against strong fields.
+        Sweeps of each chain where draws are not exact; only its last state is kept.
     sampler : {"exact", "swendsen-wang", "gibbs"}, optional
         Chosen by :func:`choose_sampler` unless given.
 
     Returns
     -------
-    ndarray of int64, shape (n, L)
+    ndarray of int, shape (n, L)
 
     Examples
     --------
     >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
-    >>> from pymc_bayessum.graphs.samplers import sample_states
     >>> layout = PottsLayout(400, 2, graphs.grid(20, 20), "none", "scalar", spins=True)
     >>> sample_states(layout, None, 0.3, 3, np.random.default_rng(0), sweeps=10).shape
     (3, 400)
     """
-    name = choose_sampler(layout, J) if sampler is None else sampler
+    name = choose_sampler(
+        layout, J, sampler, Budget.DRAWS if sampler is None else Budget.ON_REQUEST
+    )
     if name == "exact":
         return sample_exact(layout, h, J, n, rng)
-    if name == "gibbs":
-        return sample_gibbs(layout, h, J, n, sweeps, rng)
-    if name != "swendsen-wang":
-        raise ValueError(f"sampler must be 'exact', 'swendsen-wang' or 'gibbs', got {sampler!r}")
-    fields, couplings = _full(layout, h, J)
-    states = _start(layout, fields, n, rng, None)
-    clusters = _cluster_tables(layout, fields, J)
-    tables = _conditional_tables(layout, fields, couplings)
-
-    def both(uniforms: np.ndarray) -> None:
-        for sweep in uniforms[:, None]:
-            _swendsen_wang(states, sweep[..., : -layout.n_sites], *clusters)
-            _gibbs(states, sweep[..., -layout.n_sites :], *tables)
-
-    _run(both, sweeps, (n, layout.n_edges + 2 * layout.n_sites), rng)
-    return layout.decode(states)
-
-
-def choose_sampler(layout: PottsLayout, J: Any) -> SamplerName:
-    """Exact up to :data:`EXACT_ENTRIES`, else Swendsen-Wang if it applies, else Gibbs."""
-    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
-    if plan.cost <= EXACT_ENTRIES:
-        return "exact"
-    return "swendsen-wang" if is_ferromagnetic(layout, J) else "gibbs"
-
-
-def is_ferromagnetic(layout: PottsLayout, J: Any) -> bool:
-    """Whether all couplings reward agreement, and nothing else."""
-    kinds = ("none", "scalar", "edge")
-    return layout.coupling_kind in kinds and bool(
-        np.all(np.asarray(J if J is not None else 0) >= 0)
-    )
+    chain = GraphChain(layout, h, J, name)
+    return chain.advance(chain.start(n, rng), sweeps, rng)
 
 
 def _full(layout: PottsLayout, h: Any, J: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -266,27 +325,20 @@ def _full(layout: PottsLayout, h: Any, J: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _start(
-    layout: PottsLayout,
-    fields: np.ndarray,
-    n_chains: int,
-    rng: np.random.Generator,
-    start: np.ndarray | None,
+    chain: GraphChain, n_chains: int, rng: np.random.Generator, start: np.ndarray | None
 ) -> np.ndarray:
-    shape = (n_chains, layout.n_sites)
-    if start is not None:
-        values = np.asarray(start)
-        if values.shape != shape or not layout.valid(values).all():
-            raise ValueError(f"start must hold valid states of shape {shape}, got {values.shape}")
-        return np.array(layout.encode(values), dtype=np.int64, order="C")
-    weights = np.exp(fields - fields.max(axis=1, keepdims=True))
-    cumulative = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)[:, :-1]
-    return (rng.random(shape)[..., None] > cumulative).sum(axis=-1)
+    if start is None:
+        return chain.start(n_chains, rng)
+    values, shape = np.asarray(start), (n_chains, chain.layout.n_sites)
+    if values.shape != shape or values.min() < 0 or values.max() >= chain.layout.n_states:
+        raise ValueError(f"start must hold valid states of shape {shape}, got {values.shape}")
+    return np.array(values, dtype=np.int64, order="C")
 
 
 def _run(
     update: Callable[[np.ndarray], None],
     sweeps: int,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     rng: np.random.Generator,
 ) -> None:
     """Update in blocks of sweeps, so that random numbers are made in bulk but never too many."""
@@ -297,34 +349,20 @@ def _run(
         update(rng.random((min(block, sweeps - first), *shape)))
 
 
-@lru_cache(maxsize=32)
-def _adjacency(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Neighbours of each site: offsets, sites, rows of edges, and whether the site comes second."""
-    edges, rows = layout.edges, np.arange(layout.n_edges)
-    here = np.concatenate([edges[:, 0], edges[:, 1]])
-    there = np.concatenate([edges[:, 1], edges[:, 0]])
-    second = np.repeat([False, True], layout.n_edges)
-    by_site = np.argsort(here, kind="stable")
-    offsets = np.searchsorted(here[by_site], np.arange(layout.n_sites + 1))
-    return offsets, there[by_site], np.concatenate([rows, rows])[by_site], second[by_site]
-
-
 def _conditional_tables(
     layout: PottsLayout, fields: np.ndarray, couplings: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]:
     """Field factors, and for each neighbour a table (its state, own state); logs if they spread."""
-    offsets, there, rows, second = _adjacency(layout)
-    pairs = couplings[rows]
-    pairs = np.where(second[:, None, None], pairs, pairs.transpose(0, 2, 1))
+    around = neighbours(couplings, layout.edges, layout.n_sites)
     own = fields - fields.max(axis=1, keepdims=True)
-    pairs = pairs - pairs.max(axis=(1, 2), keepdims=True, initial=-np.inf)
+    pairs = around.table - around.table.max(axis=(1, 2), keepdims=True, initial=-np.inf)
     spread = -own.min(axis=1)
-    site = np.repeat(np.arange(layout.n_sites), np.diff(offsets))
+    site = np.repeat(np.arange(layout.n_sites), np.diff(around.start))
     np.add.at(spread, site, -pairs.min(axis=(1, 2), initial=0.0))
     logs = not bool(np.all(spread <= _PRODUCT_RANGE))
     if not logs:
         own, pairs = np.exp(own), np.exp(pairs)
-    return offsets, there, np.ascontiguousarray(own), np.ascontiguousarray(pairs), logs
+    return around.start, around.site, np.ascontiguousarray(own), np.ascontiguousarray(pairs), logs
 
 
 def _cluster_tables(

@@ -10,8 +10,6 @@ depends on how ``h`` and ``J`` were given: a shared field and one coupling on a 
 have ``S + 1`` parameters. A :class:`PottsLayout` remembers the kinds and translates.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -23,7 +21,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_bayessum.graphs.layouts import as_edges
 
-__all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "potts_layout"]
+__all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "one_hot", "potts_layout"]
 
 FieldKind = Literal["none", "scalar", "shared", "full"]
 CouplingKind = Literal["none", "scalar", "edge", "shared", "full"]
@@ -37,7 +35,7 @@ class GraphNormalizer(Protocol):
     """What every normaliser of a graph model offers, exact or not."""
 
     @property
-    def layout(self) -> PottsLayout:
+    def layout(self) -> "PottsLayout":
         """The model it normalises."""
 
     @property
@@ -50,9 +48,6 @@ class GraphNormalizer(Protocol):
 
     def log_z(self, h: Any, J: Any) -> Variable:
         """Symbolic log Z, one for each leading batch index of the parameters."""
-
-    def log_z_sd(self, h: Any, J: Any) -> Variable:
-        """Symbolic predicted standard error of log Z at these parameters."""
 
     def report(self) -> dict[str, Any]:
         """Tell what there is to know before trusting it, as plain values."""
@@ -192,41 +187,41 @@ class PottsLayout:
             return xp.all(xp.eq(abs(x), 1) if xp is pt else np.abs(x) == 1, axis=-1)
         return xp.all((x >= 0) & (x < self.n_states), axis=-1)
 
-    def _states(self, x: Any) -> np.ndarray:
-        values = np.asarray(x)
+    def _checked(self, states: Any) -> np.ndarray:
+        values = np.asarray(states)
         if values.ndim != 2 or values.shape[1] != self.n_sites:
-            raise ValueError(f"x must have shape (N, {self.n_sites}), got {values.shape}")
+            raise ValueError(f"states must have shape (N, {self.n_sites}), got {values.shape}")
         if values.dtype.kind not in "iu":
-            raise TypeError(f"x must be integers, got an array of {values.dtype}")
-        if not self.valid(values).all():
-            allowed = "-1 and +1" if self.spins else f"0 .. {self.n_states - 1}"
-            raise ValueError(f"x holds states out of range, allowed: {allowed}")
-        return self.encode(values)
+            raise TypeError(f"states must be integers, got an array of {values.dtype}")
+        if values.size and not (values.min() >= 0 and values.max() < self.n_states):
+            raise ValueError(f"states are out of range, allowed: 0 .. {self.n_states - 1}")
+        return values
 
-    def statistics(self, x: Any) -> np.ndarray:
+    def statistics(self, states: Any) -> np.ndarray:
         """Sufficient statistics, so that the energy is ``phi(x) @ theta``.
 
         Parameters
         ----------
-        x : array_like of int, shape (N, L)
-            Rows of states (spins for Ising).
+        states : array_like of int, shape (N, L)
+            Rows of states 0 .. S-1, for spins too.
 
         Returns
         -------
         ndarray, shape (N, d)
             First what multiplies ``h`` (raveled), then what multiplies ``J`` (raveled).
         """
-        states = self._states(x)
+        states = self._checked(states)
         return np.concatenate(
             [self._field_statistics(states), self._coupling_statistics(states)], axis=1
         )
 
-    def mean_statistics(self, x: Any, weights: Any = None) -> np.ndarray:
+    def mean_statistics(self, states: Any, weights: Any = None) -> np.ndarray:
         """Average of :meth:`statistics` over rows, without holding all of them at once.
 
         Parameters
         ----------
-        x : array_like of int, shape (N, L)
+        states : array_like of int, shape (N, L)
+            States 0 .. S-1.
         weights : array_like, shape (N,), optional
             Weights of the rows, used as given; ``1/N`` each by default.
 
@@ -234,7 +229,7 @@ class PottsLayout:
         -------
         ndarray, shape (d,)
         """
-        states = self._states(x)
+        states = self._checked(states)
         n_rows = len(states)
         share = np.full(n_rows, 1.0 / n_rows) if weights is None else np.asarray(weights, float)
         block = max(1, 4_000_000 // max(1, self.n_parameters, self.n_sites, self.n_edges))
@@ -256,7 +251,7 @@ class PottsLayout:
             return np.stack(counts, axis=1).astype(float)
         if self.spins:
             return self.decode(states).astype(float)
-        return _one_hot(states, self.n_states)
+        return one_hot(states, self.n_states).reshape(n_rows, -1).astype(float)
 
     def _coupling_statistics(self, states: np.ndarray) -> np.ndarray:
         if self.coupling_kind == "none":
@@ -266,9 +261,9 @@ class PottsLayout:
             agree = self.decode((first == second).astype(np.int64))
             agree = agree.sum(axis=1, keepdims=True) if self.coupling_kind == "scalar" else agree
             return agree.astype(float)
-        pair = first * self.n_states + second
+        pair = first.astype(np.int64) * self.n_states + second
         if self.coupling_kind == "full":
-            return _one_hot(pair, self.n_states**2)
+            return one_hot(pair, self.n_states**2).reshape(len(states), -1).astype(float)
         counts = [(pair == state).sum(axis=1) for state in range(self.n_states**2)]
         return np.stack(counts, axis=1).astype(float)
 
@@ -344,12 +339,13 @@ class PottsLayout:
             )
         return values[..., None, :, :] * np.ones((self.n_edges, 1, 1))
 
-    def energy(self, x: Any, h: Any, J: Any) -> np.ndarray:
+    def energy(self, states: Any, h: Any, J: Any) -> np.ndarray:
         """Energies ``E(x)`` of rows of states for numeric parameters.
 
         Parameters
         ----------
-        x : array_like of int, shape (N, L)
+        states : array_like of int, shape (N, L)
+            States 0 .. S-1.
         h, J : array_like
             Of this layout's shapes, no batch dimensions.
 
@@ -357,20 +353,19 @@ class PottsLayout:
         -------
         ndarray, shape (N,)
         """
-        states = self._states(x)
+        states = self._checked(states)
         if self.n_parameters <= 64:
-            return self.statistics(x) @ self.flatten(h, J)
+            return self.statistics(states) @ self.flatten(h, J)
         fields, couplings = self.expand(h, J)
         site = fields[np.arange(self.n_sites), states].sum(axis=1)
         first, second = states[:, self.edges[:, 0]], states[:, self.edges[:, 1]]
         return site + couplings[np.arange(self.n_edges), first, second].sum(axis=1)
 
 
-def _one_hot(index: np.ndarray, size: int) -> np.ndarray:
-    n_rows, n_columns = index.shape
-    indicator = np.zeros((n_rows, n_columns * size))
-    indicator[np.arange(n_rows)[:, None], np.arange(n_columns) * size + index] = 1.0
-    return indicator
+def one_hot(index: Any, size: int) -> Any:
+    """Return indicators of 0 .. size-1 along a new last axis; NumPy or symbolic."""
+    equal = pt.eq if isinstance(index, Variable) else np.equal
+    return equal(index[..., None], np.arange(size))
 
 
 def _ravel(xp: Any, array: Any, n_core: int, size: int) -> Any:
@@ -614,7 +609,7 @@ def ising_layout(
     >>> from pymc_bayessum import graphs
     >>> from pymc_bayessum.graphs.statistics import ising_layout
     >>> layout, h, J = ising_layout(0.1, 0.4, graphs.ring(5))
-    >>> layout.n_parameters, layout.statistics([[1, 1, -1, -1, 1]]).tolist()
+    >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
     (2, [[1.0, 1.0]])
     """
     h = None if h is None else _as_array(h)

@@ -32,7 +32,7 @@ class Listed:
 
     @property
     def mean_statistics(self):
-        return self.probs @ self.layout.statistics(self.layout.decode(self.states))
+        return self.probs @ self.layout.statistics(self.states)
 
     def draw(self, n, rng):
         return self.states[rng.choice(len(self.states), size=n, p=self.probs)]
@@ -44,6 +44,6 @@ def all_states(n_sites, n_states):
 
 def listed(layout, theta):
     states = all_states(layout.n_sites, layout.n_states)
-    energy = layout.statistics(layout.decode(states)) @ theta
+    energy = layout.statistics(states) @ theta
     log_z = float(logsumexp(energy))
     return Listed(layout, np.asarray(theta, float), states, log_z, np.exp(energy - log_z))

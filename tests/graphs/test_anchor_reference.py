@@ -3,10 +3,10 @@
 import numpy as np
 
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs.anchor_reference import AnchoredReference
 from pymc_bayessum.graphs.anchors import anchored_rule
 from pymc_bayessum.graphs.elimination import elimination_plan
 from pymc_bayessum.normalizers import Asked
+from pymc_bayessum.normalizers.anchored.reference import AnchoredReference
 
 
 def test_states_around_the_posterior_for_graphs_without_elimination():

@@ -5,12 +5,12 @@ from scipy.special import softmax
 
 import pymc_bayessum as pbs
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs import default_anchors
 from pymc_bayessum.graphs.default_anchors import default_rule
 from pymc_bayessum.graphs.elimination import elimination_plan
 from pymc_bayessum.graphs.potts import Ising, Potts
 from pymc_bayessum.graphs.samplers import sample_exact, sample_states
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.anchored import defaults
 
 
 def posterior_error(rule, layout, x, h_of, grids, log_prior):
@@ -31,9 +31,9 @@ def posterior_error(rule, layout, x, h_of, grids, log_prior):
 @pytest.mark.parametrize("coupling", [0.6, 0.95])
 def test_posterior_of_one_image_with_two_parameters(coupling, wide, monkeypatch):
     if wide:  # as if the graph were too wide for even one elimination
-        for module in ("anchors", "anchor_draws"):
-            monkeypatch.setattr(f"pymc_bayessum.graphs.{module}.exact_plan", lambda layout: None)
-        monkeypatch.setattr(default_anchors, "FEW_NODES", 20_000)
+        for module in ("family", "samplers"):
+            monkeypatch.setattr(f"pymc_bayessum.graphs.{module}.plan_within", lambda *_: None)
+        monkeypatch.setattr(defaults, "FEW_NODES", 20_000)
     layout = PottsLayout(36, 3, graphs.grid(6, 6), "shared", "scalar")
     states = np.arange(3.0)
     x = sample_exact(layout, 0.1 * states, coupling, 1, np.random.default_rng(0))
@@ -60,7 +60,7 @@ def test_many_parameters_get_one_anchor_at_the_mode():
     layout = PottsLayout(9, 2, graphs.grid(3, 3), "full", "edge", spins=True)
     rng = np.random.default_rng(1)
     truth = 0.3 * rng.normal(size=layout.n_parameters)
-    x = sample_exact(layout, *layout.unflatten(truth), 300, rng)
+    x = layout.decode(sample_exact(layout, *layout.unflatten(truth), 300, rng))
     with pm.Model():
         h, J = pm.Normal("h", shape=9), pm.Normal("J", shape=12)
         rule = default_rule(layout, x, h, J, progressbar=False)
@@ -73,7 +73,7 @@ def test_many_parameters_get_one_anchor_at_the_mode():
 
 def test_flat_priors_and_numbers_are_answered():
     layout = PottsLayout(16, 2, graphs.grid(4, 4), "scalar", "scalar", spins=True)
-    x = sample_exact(layout, 0.1, 0.2, 20, np.random.default_rng(3))
+    x = layout.decode(sample_exact(layout, 0.1, 0.2, 20, np.random.default_rng(3)))
     with pm.Model():
         flat = default_rule(layout, x, pm.Flat("h"), pm.HalfFlat("J"), progressbar=False)
     assert flat.n_parameters == 2
@@ -89,7 +89,7 @@ def test_flat_priors_and_numbers_are_answered():
 
 def test_the_same_rule_every_time():
     layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar", spins=True)
-    x = sample_exact(layout, None, 0.3, 5, np.random.default_rng(4))
+    x = layout.decode(sample_exact(layout, None, 0.3, 5, np.random.default_rng(4)))
     first, second = (default_rule(layout, x, progressbar=False) for _ in range(2))
     assert first.value(None, 0.4) == second.value(None, 0.4)
 
@@ -102,15 +102,15 @@ def test_without_rows_the_error_says_what_to_pass():
 
 def test_trouble_is_told(monkeypatch):
     layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar", spins=True)
-    x = sample_exact(layout, None, 0.3, 5, np.random.default_rng(5))
-    original = default_anchors.anchored_rule_at
+    x = layout.decode(sample_exact(layout, None, 0.3, 5, np.random.default_rng(5)))
+    original = defaults.anchored
 
     def unsettled(*arguments, **options):
         rule = original(*arguments, **options)
         object.__setattr__(rule, "settled", False)
         return rule
 
-    monkeypatch.setattr(default_anchors, "anchored_rule_at", unsettled)
+    monkeypatch.setattr(defaults, "anchored", unsettled)
     with pytest.warns(UserWarning, match="chains had not settled"):
         default_rule(layout, x, progressbar=False)
 
@@ -120,7 +120,8 @@ def test_sampling_a_wide_lattice_recovers_the_parameters():
     """Sixteen by sixteen spins with the default normaliser, sampled by NUTS."""
     edges = graphs.grid(16, 16)
     layout = PottsLayout(256, 2, edges, "scalar", "scalar", spins=True)
-    x = sample_states(layout, 0.05, 0.3, 3, np.random.default_rng(6), 300, "swendsen-wang")
+    rng = np.random.default_rng(6)
+    x = layout.decode(sample_states(layout, 0.05, 0.3, 3, rng, 300, "swendsen-wang"))
     with pm.Model():
         h, J = pm.Normal("h"), pm.HalfNormal("J")
         Ising("x", h, J, edges, observed=x)
@@ -144,8 +145,8 @@ def test_a_model_in_pymc_gets_the_default(monkeypatch):
     """Beyond the exact limit a model with data builds its own anchored rule."""
     edges = graphs.grid(11, 11)
     x = np.random.default_rng(8).integers(0, 3, (1, 121))
-    monkeypatch.setattr(default_anchors, "FEW_NODES", 2000)
-    monkeypatch.setattr(default_anchors, "PILOT_NODES", 1000)
+    monkeypatch.setattr(defaults, "FEW_NODES", 2000)
+    monkeypatch.setattr(defaults, "PILOT_NODES", 1000)
     with pm.Model() as model:
         J = pm.HalfNormal("J")
         Potts("x", None, J, edges, n_states=3, observed=x)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs.elimination import elimination_plan, is_affordable, is_possible
+from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_within
 from pymc_bayessum.graphs.statistics import PottsLayout
 
 
@@ -129,7 +129,7 @@ def test_draws_have_the_exact_marginals(edges):
     h = rng.normal(size=(n_sites, n_states))
     J = rng.normal(size=(layout.n_edges, n_states, n_states))
     plan = elimination_plan(edges, n_sites, n_states)
-    x = plan.sample(h, J, n, rng)
+    x = plan.draw(plan.prepare(h, J), n, rng)
     _, sites, pairs = plan.marginals(h, J)
     mean = np.concatenate([sites.ravel(), pairs.ravel()])
     scores = (layout.mean_statistics(x) - mean) / np.sqrt(mean * (1 - mean) / n)
@@ -140,7 +140,7 @@ def test_draws_have_the_exact_marginals(edges):
 def test_draws_at_strong_couplings():
     plan = elimination_plan(graphs.grid(4, 4), 16, 3)
     J = np.tile(900.0 * np.eye(3), (24, 1, 1))
-    x = plan.sample(np.zeros((16, 3)), J, 300, np.random.default_rng(0))
+    x = plan.draw(plan.prepare(np.zeros((16, 3)), J), 300, np.random.default_rng(0))
     assert (x == x[:, :1]).all()
     assert set(x[:, 0]) == {0, 1, 2}
 
@@ -162,12 +162,12 @@ def test_shapes_are_checked():
 
 
 def test_limits():
-    small = elimination_plan(graphs.grid(8, 8), 64, 3)
-    assert is_affordable(small)
-    larger = elimination_plan(graphs.grid(12, 12), 144, 3)
-    assert is_possible(larger)
-    assert not is_affordable(larger)
-    assert not is_possible(elimination_plan(graphs.complete(40), 40, 2))
+    small = plan_within(PottsLayout(64, 3, graphs.grid(8, 8), "none", "scalar"), Budget.EVERY_STEP)
+    larger = PottsLayout(144, 3, graphs.grid(12, 12), "none", "scalar")
+    assert plan_within(larger, Budget.ON_REQUEST) is not None
+    assert plan_within(larger, Budget.EVERY_STEP) is None
+    dense = PottsLayout(40, 2, graphs.complete(40), "none", "scalar")
+    assert plan_within(dense, Budget.ON_REQUEST) is None
     # All messages, one table and its local part: what the passes allocate.
     assert small.memory == 8 * (2 * sum(3 ** len(c) for c in small.order.cliques) + 2 * 3**9)
 

@@ -6,16 +6,19 @@ from scipy.optimize import approx_fprime
 import pymc_bayessum as pbs
 from pymc_bayessum import graphs
 from pymc_bayessum.graphs.coordinates import identifiable
-from pymc_bayessum.graphs.fitting import NormalPrior, _pseudo_sums, pseudo_mode
-from pymc_bayessum.graphs.moments import conditionals, neighbours
+from pymc_bayessum.graphs.family import PottsFamily
+from pymc_bayessum.graphs.moments import conditionals
+from pymc_bayessum.graphs.neighbours import neighbours
+from pymc_bayessum.graphs.pseudo import _pseudo_sums, pseudo_mode
 from pymc_bayessum.graphs.samplers import sample_exact
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.anchored import NormalPrior
 
 
 def exact_mode(layout, x, prior_sd=1.0):
     """Mode and Laplace covariance by Newton steps on listed states, normal prior on theta."""
     states = listed(layout, np.zeros(layout.n_parameters)).states
-    statistics = layout.statistics(layout.decode(states))
+    statistics = layout.statistics(states)
     target, n = layout.mean_statistics(x), len(x)
     theta = np.zeros(layout.n_parameters)
     for _ in range(50):
@@ -79,7 +82,7 @@ def test_pseudo_likelihood_finds_the_parameters(field_kind, coupling_kind, ising
     )
     rng = np.random.default_rng(2)
     truth = 0.4 * rng.normal(size=layout.n_parameters)
-    x = sample_exact(layout, *layout.unflatten(truth), 20_000, rng)
+    x = layout.decode(sample_exact(layout, *layout.unflatten(truth), 20_000, rng))
     fit = pbs.pseudo_likelihood(
         x, layout.edges, field_kind=field_kind, coupling_kind=coupling_kind, ising=ising
     )
@@ -195,7 +198,7 @@ def test_few_draws_make_sds_too_wide_unless_corrected(dense):
 
 def test_ising_fit_with_one_field_and_one_coupling():
     layout = PottsLayout(16, 2, graphs.grid(4, 4), "scalar", "scalar", spins=True)
-    x = sample_exact(layout, 0.1, 0.3, 100, np.random.default_rng(10))
+    x = layout.decode(sample_exact(layout, 0.1, 0.3, 100, np.random.default_rng(10)))
     fit = pbs.fit_potts(
         x,
         layout.edges,
@@ -213,15 +216,13 @@ def test_ising_fit_with_one_field_and_one_coupling():
 
 
 def exact_mode_by_elimination(layout, x):
-    from pymc_bayessum.graphs.anchor_draws import anchor_moments, draw_at
-
-    target, n = layout.mean_statistics(x), len(x)
-    draws = draw_at(layout, np.array([0.1, 0.3]), 20_000, np.random.default_rng(0))
-    spread = np.cov(layout.statistics(layout.decode(draws.states)), rowvar=False)
+    target, n = layout.mean_statistics(layout.encode(x)), len(x)
+    draws = sample_exact(layout, 0.1, 0.3, 20_000, np.random.default_rng(0))
+    spread = np.cov(layout.statistics(draws), rowvar=False)
     theta = np.array([0.1, 0.3])
     curvature = n * spread + np.eye(2)
     for _ in range(60):
-        mean = anchor_moments(layout, theta, draws, method="exact").mean
+        mean = PottsFamily(layout).exact_mean(theta)
         slope = n * (target - mean) - theta
         theta = theta + np.linalg.solve(curvature, slope)
     assert np.abs(slope).max() < 1e-6

@@ -40,7 +40,7 @@ def evaluate(variable, given=None):
 
 
 def exact_logp(layout, h, J, x):
-    return layout.energy(x, h, J) - listed(layout, layout.flatten(h, J)).log_z
+    return layout.energy(layout.encode(x), h, J) - listed(layout, layout.flatten(h, J)).log_z
 
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
@@ -143,7 +143,8 @@ def test_gradient_of_the_likelihood():
     data = ROWS[RNG.integers(0, len(ROWS), size=20)]
     values = FIELDS["full"], COUPLINGS["full"]
     model = listed(layout, layout.flatten(*values))
-    expected = layout.statistics(data).sum(axis=0) - len(data) * model.mean_statistics
+    seen = layout.statistics(layout.encode(data)).sum(axis=0)
+    expected = seen - len(data) * model.mean_statistics
     x = pt.lmatrix("x")
     for variable, inputs in ((data, {}), (x, {x: data})):
         total = pm.logp(pbs.Potts.dist(h, J, EDGES), variable).sum()
@@ -307,7 +308,6 @@ def test_a_plain_rule_as_normalizer():
     expected = exact_logp(layout, h, J, x)
     np.testing.assert_allclose(evaluate(pm.logp(rv, x)), expected, atol=1e-6)
     normalizer = rv.owner.op.normalizer
-    assert evaluate(normalizer.log_z_sd(h, J)) < 1e-4
     assert normalizer.report()["n_nodes"] == 16
     both = evaluate(normalizer.log_z(np.stack([h, 0 * h]), J))
     zero = listed(layout, np.array([0.0, 0.0, J])).log_z

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs.coordinates import identifiable, plain, within
+from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.coordinates import plain, within
 
 KINDS = [
     (field, coupling, False)
@@ -22,7 +23,7 @@ def test_energies_are_kept_with_no_coordinate_to_spare(field, coupling, spins, g
         int(edges.max()) + 1, 2 if spins else 3, edges, field, coupling, spins=spins
     )
     rng = np.random.default_rng(0)
-    x = layout.decode(rng.integers(0, layout.n_states, (300, layout.n_sites)))
+    x = rng.integers(0, layout.n_states, (300, layout.n_sites))
     statistics, theta = layout.statistics(x), rng.normal(size=layout.n_parameters)
     found = identifiable(layout)
     rows, constant = found.rows(statistics)

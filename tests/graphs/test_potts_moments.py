@@ -3,7 +3,6 @@ import pytest
 from graph_models import listed
 
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs import moments as potts_moments
 from pymc_bayessum.graphs.moments import (
     block_moments,
     conditionals,
@@ -46,7 +45,7 @@ def test_conditionals_are_those_of_the_model(model):
 
 @pytest.mark.parametrize("product_range", [50.0, 0.0])
 def test_block_moments_have_the_right_mean(model, product_range, monkeypatch):
-    monkeypatch.setattr(potts_moments, "PRODUCT_RANGE", product_range)
+    monkeypatch.setattr("pymc_bayessum.graphs.moments.PRODUCT_RANGE", product_range)
     rows = np.arange(len(model.states))
     sites, pairs = block_moments(model.states, *model.full, model.layout.edges, rows)
     exact_sites, exact_pairs = model.marginals

@@ -58,10 +58,11 @@ def test_spins(h, J):
     x = 2 * np.random.default_rng(2).integers(0, 2, size=(9, L)) - 1
     pairs = x[:, EDGES[:, 0]] * x[:, EDGES[:, 1]]
     expected = (x * (0.0 if h is None else h)).sum(axis=1) + (pairs * J).sum(axis=1)
-    np.testing.assert_allclose(layout.energy(x, given_h, given_J), expected)
-    np.testing.assert_allclose(layout.statistics(x) @ layout.flatten(given_h, given_J), expected)
-    fields, couplings = layout.expand(given_h, given_J)
+    np.testing.assert_allclose(layout.energy(layout.encode(x), given_h, given_J), expected)
     states = layout.encode(x)
+    found = layout.statistics(states) @ layout.flatten(given_h, given_J)
+    np.testing.assert_allclose(found, expected)
+    fields, couplings = layout.expand(given_h, given_J)
     assert states.min() == 0
     np.testing.assert_array_equal(layout.decode(states), x)
     full = PottsLayout(L, 2, EDGES, "full", "full")
@@ -155,7 +156,7 @@ def test_couplings_of_a_wrong_shape(shape):
         (lambda: PottsLayout(L, 0, EDGES, "full", "edge"), "must be positive"),
         (
             lambda: PottsLayout(L, S, EDGES, "full", "edge").statistics(np.full((1, L), S)),
-            "states out of range",
+            "states are out of range",
         ),
         (
             lambda: PottsLayout(L, S, EDGES, "full", "edge").statistics(np.zeros((1, 5), int)),
@@ -169,7 +170,7 @@ def test_bad_input(call, message):
 
 
 def test_states_must_be_integers():
-    with pytest.raises(TypeError, match="x must be integers"):
+    with pytest.raises(TypeError, match="states must be integers"):
         PottsLayout(L, S, EDGES, "full", "edge").statistics(np.zeros((1, L)))
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from pymc_bayessum import graphs
+from pymc_bayessum.graphs.elimination import Budget
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.samplers import (
     choose_sampler,
@@ -27,11 +28,10 @@ def parameters(layout, sign=0):
 
 def assert_marginals(layout, h, J, x):
     """Site and edge frequencies are the exact marginals, up to the noise of independent rows."""
-    assert layout.valid(x).all()
     full = PottsLayout(layout.n_sites, layout.n_states, layout.edges, "full", "full")
     sites, pairs = ExactNormalizer(layout).marginals(h, J)
     mean = np.concatenate([sites.ravel(), pairs.ravel()])
-    seen = full.mean_statistics(layout.encode(x))
+    seen = full.mean_statistics(x)
     # What is expected less than ten times has no normal score; it is held to that noise instead.
     variance = np.maximum(mean * (1 - mean), 10 / len(x))
     scores = (seen - mean) / np.sqrt(variance / len(x))
@@ -84,12 +84,12 @@ def test_strong_couplings_do_not_underflow():
 
 
 def test_choice():
-    assert choose_sampler(POTTS, np.zeros(12)) == "exact"
+    assert choose_sampler(POTTS, np.zeros(12), None, Budget.DRAWS) == "exact"
     wide = PottsLayout(900, 3, graphs.grid(30, 30), "shared", "scalar")
-    assert choose_sampler(wide, 0.5) == "swendsen-wang"
-    assert choose_sampler(wide, -0.5) == "gibbs"
+    assert choose_sampler(wide, 0.5, None, Budget.DRAWS) == "swendsen-wang"
+    assert choose_sampler(wide, -0.5, None, Budget.DRAWS) == "gibbs"
     matrix = PottsLayout(900, 3, graphs.grid(30, 30), "none", "shared")
-    assert choose_sampler(matrix, np.eye(3)) == "gibbs"
+    assert choose_sampler(matrix, np.eye(3), None, Budget.DRAWS) == "gibbs"
 
 
 def test_empty_graph():
@@ -120,7 +120,7 @@ def test_empty_graph():
         ),
         (
             lambda rng: sample_gibbs(
-                *(SPINS, *parameters(SPINS)), 2, 1, rng, start=np.zeros((2, 9))
+                *(SPINS, *parameters(SPINS)), 2, 1, rng, start=np.full((2, 9), -1)
             ),
             "start must hold valid states",
         ),

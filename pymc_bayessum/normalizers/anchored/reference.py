@@ -1,11 +1,11 @@
-"""Independent draws around a posterior, to hold an estimated log Z of a graph model against."""
+"""Independent draws around a posterior, to hold an estimated log Z of a family against."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pymc_bayessum.graphs.anchors import anchored_rule_at
+from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
 from pymc_bayessum.normalizers.protocol import Asked, ReferenceValue
 
 __all__ = ["AnchoredReference"]
@@ -28,9 +28,9 @@ class AnchoredReference:
     def __init__(self, rule: Any, asked: Asked):
         thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
         anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
-        self.halves = [
-            anchored_rule_at(
-                rule.layout,
+        self.halves: list[Anchored] = [
+            anchored(
+                rule.family,
                 anchors,
                 n=ANCHORED_NODES,
                 n_moments=ANCHORED_NODES,

@@ -1,0 +1,80 @@
+"""Who is next to whom: couplings sorted by the site they act on, and the local fields they make."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+__all__ = ["Neighbours", "local_fields", "neighbours", "softmax"]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Neighbours of every site, one after the other, with the couplings turned towards the site.
+
+    Attributes
+    ----------
+    start : ndarray of int, shape (L + 1,)
+        The neighbours of site i stand at ``start[i] : start[i + 1]``.
+    site : ndarray of int, shape (2 E,)
+        The neighbouring sites.
+    table : ndarray, shape (2 E, S, S)
+        ``table[k, b, a]`` couples state b of the neighbour with state a of the site itself.
+    """
+
+    start: np.ndarray
+    site: np.ndarray
+    table: np.ndarray
+
+
+def neighbours(couplings: np.ndarray, edges: np.ndarray, n_sites: int) -> Neighbours:
+    """Sort the couplings of a graph by the site they act on.
+
+    Parameters
+    ----------
+    couplings : ndarray, shape (E, S, S)
+    edges : ndarray of int, shape (E, 2)
+    n_sites : int
+
+    Returns
+    -------
+    Neighbours
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = neighbours(np.zeros((2, 3, 3)), np.array([[0, 1], [1, 2]]), 3)
+    >>> found.start.tolist(), found.site.tolist()
+    ([0, 1, 3, 4], [1, 0, 2, 1])
+    """
+    here = np.concatenate([edges[:, 0], edges[:, 1]])
+    there = np.concatenate([edges[:, 1], edges[:, 0]])
+    table = np.concatenate([couplings.transpose(0, 2, 1), couplings])
+    order = np.lexsort((there, here))
+    start = np.searchsorted(here[order], np.arange(n_sites + 1))
+    return Neighbours(start, there[order], np.ascontiguousarray(table[order]))
+
+
+@njit(cache=True)
+def local_fields(state, fields, start, site, table, out):
+    """Log weight of every state of every site given its neighbours."""
+    n_sites, n_states = fields.shape
+    for i in range(n_sites):
+        for a in range(n_states):
+            out[i, a] = fields[i, a]
+        for k in range(start[i], start[i + 1]):
+            b = state[site[k]]
+            for a in range(n_states):
+                out[i, a] += table[k, b, a]
+
+
+@njit(cache=True)
+def softmax(log_weights, out):
+    """Probabilities of log weights, written into ``out`` (which may be the weights)."""
+    peak = log_weights.max()
+    total = 0.0
+    for a in range(len(log_weights)):
+        out[a] = np.exp(log_weights[a] - peak)
+        total += out[a]
+    for a in range(len(log_weights)):
+        out[a] /= total

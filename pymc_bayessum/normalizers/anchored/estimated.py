@@ -1,0 +1,91 @@
+"""An estimate of log Z of an exponential family as a normaliser that models use."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from pymc_bayessum.normalizers.anchored.reference import AnchoredReference
+from pymc_bayessum.normalizers.family import Family, OffersExactLogZ
+from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
+
+__all__ = ["Estimate", "Estimated"]
+
+
+class Estimate(Protocol):
+    """What is known of log Z of a family: anchored, or a rule on a fixed base."""
+
+    @property
+    def family(self) -> Family:
+        """The family."""
+
+    @property
+    def is_absolute(self) -> bool:
+        """Whether log Z is known, and not up to a constant only."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it was not good enough."""
+
+    def log_z_at(self, xp: Any, theta: Any) -> Any:
+        """Log Z of parameter vectors (..., d)."""
+
+    def sd_at(self, xp: Any, theta: Any) -> Any:
+        """Its predicted standard error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimated:
+    """The normaliser of an estimate, as a function of parameter vectors.
+
+    Parameters
+    ----------
+    rule : Estimate
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.normalizers import Normalizer
+    >>> from pymc_bayessum.normalizers.anchored.rule import anchored
+    >>> class Bits:
+    ...     def statistics(self, states):
+    ...         return states.sum(axis=1, keepdims=True).astype(float)
+    ...     def sample(self, theta, n, rng, start=None):
+    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
+    >>> rule = anchored(Bits(), np.zeros((1, 1)), n=2000, rng=np.random.default_rng(0))
+    >>> isinstance(Estimated(rule), Normalizer)
+    True
+    """
+
+    rule: Estimate
+
+    @property
+    def is_absolute(self) -> bool:
+        """Whether log Z is known, and not up to a constant only."""
+        return self.rule.is_absolute
+
+    def log_z(self, xp: Any, *theta: Any) -> Any:
+        """Log Z of a parameter vector (..., d)."""
+        return self.rule.log_z_at(xp, *theta)
+
+    def sd(self, xp: Any, *theta: Any) -> Any:
+        """Predicted standard error of log Z."""
+        return self.rule.sd_at(xp, *theta)
+
+    def reference(self, asked: Asked) -> Reference:
+        """Exact sums where the family has them, else draws around the posterior."""
+        family = self.rule.family
+        if isinstance(family, OffersExactLogZ):
+            exact = family.exact_log_z()
+            if exact is not None:
+                return Given(_over_batches(exact), "the exact sum")
+        return AnchoredReference(self.rule, asked)
+
+    def remedy(self, facts: Facts) -> str:
+        """Say what the estimate says."""
+        return self.rule.remedy
+
+
+def _over_batches(exact: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda theta: np.apply_along_axis(exact, -1, theta)

@@ -1,0 +1,106 @@
+"""Draws at several anchors as one: the self-consistent mixture (MBAR), a log-sum over its rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+__all__ = ["Nodes", "mbar", "merged"]
+
+#: Coordinates up to which equal rows of statistics are merged (they hardly occur beyond).
+MERGE_LIMIT = 16
+
+
+class Nodes(NamedTuple):
+    """Rows of reduced statistics over which a log Z is summed.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (M, r)
+        Distinct ones.
+    log_weights : ndarray, shape (M,)
+        ``log Z(c) = logsumexp(rows @ c + log_weights)`` relative to the first anchor.
+    counts : ndarray, shape (M,)
+        Draws behind each row.
+    """
+
+    rows: np.ndarray
+    log_weights: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def n_draws(self) -> int:
+        """Number of draws."""
+        return int(self.counts.sum())
+
+    def share(self, point: np.ndarray) -> np.ndarray:
+        """Share of each row in the sum at coordinates, shape (M,)."""
+        return softmax(self.rows @ point + self.log_weights)
+
+
+def merged(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Merge equal rows; lattices with few parameters have few distinct ones."""
+    if rows.shape[1] > MERGE_LIMIT:
+        return rows, np.ones(len(rows))
+    distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    return distinct, counts.astype(float)
+
+
+def mbar(
+    rows: np.ndarray, counts: np.ndarray, anchors: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Combine draws at several parameter values self-consistently.
+
+    The constants :math:`f_k = \log Z_k` solve :math:`f_k = \log \sum_n e^{c_k \cdot \psi_n} /
+    \sum_l N_l e^{c_l \cdot \psi_n - f_l}`; they maximise a concave function, found by Newton steps.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (M, r)
+        Statistics of the pooled draws.
+    counts : ndarray, shape (M,)
+        How often each row occurs.
+    anchors : ndarray, shape (K, r)
+    sizes : ndarray, shape (K,)
+        Number of draws at each anchor.
+
+    Returns
+    -------
+    log_weights : ndarray, shape (M,)
+        ``log Z(c) = logsumexp(rows @ c + log_weights)`` relative to the first anchor.
+    log_z : ndarray, shape (K,)
+        At the anchors, relative to the first.
+
+    Examples
+    --------
+    One site with energies c x, x = 0 or 1, drawn in exact proportion at two anchors:
+
+    >>> import numpy as np
+    >>> rows, counts = np.array([[0.0], [1.0]]), np.array([60.0, 90.0])
+    >>> anchors, sizes = np.log([[1.0], [7.0 / 3.0]]), np.array([75.0, 75.0])
+    >>> _, log_z = mbar(rows, counts, anchors, sizes)
+    >>> bool(np.isclose(log_z[1], np.log((1 + 7 / 3) / 2)))
+    True
+    """
+    energies = rows @ anchors.T
+    log_sizes = np.log(sizes)
+    log_counts = np.log(counts)
+    log_z = np.zeros(len(anchors))
+    # Start from the first anchor's draws reweighted stepwise: a few fixed-point steps.
+    for _ in range(20):
+        mixture = logsumexp(energies + (log_sizes - log_z), axis=1)
+        log_z = logsumexp(energies + (log_counts - mixture)[:, None], axis=0)
+        log_z -= log_z[0]
+    for _ in range(50):
+        share = softmax(energies + (log_sizes - log_z), axis=1)
+        slope = counts @ share - sizes
+        if np.abs(slope).max() < 1e-9 * sizes.sum():
+            break
+        bend = np.diag(counts @ share) - (share * counts[:, None]).T @ share
+        step = np.zeros(len(anchors))
+        step[1:] = np.linalg.solve(bend[1:, 1:], slope[1:])
+        # log f_k enters with a minus sign; long steps are cut, the problem is convex.
+        log_z += step * min(1.0, 1.0 / max(1e-300, np.abs(step).max()))
+        log_z -= log_z[0]
+    mixture = logsumexp(energies + (log_sizes - log_z), axis=1)
+    return log_counts - mixture, log_z

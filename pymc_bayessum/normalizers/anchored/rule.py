@@ -1,0 +1,432 @@
+r"""Log Z of an exponential family from draws at anchors: parameter values near the posterior.
+
+With draws :math:`x_n` of the model at an anchor :math:`\theta_0` and :math:`d = \theta -
+\theta_0`,
+
+.. math:: \log \hat Z(\theta) = \log \hat Z(\theta_0) + d \cdot m +
+          \log \frac1N \sum_n e^{d \cdot (\phi(x_n) - \bar\phi)} .
+
+Weights are equal inside the logarithm, so the estimate is convex in theta whatever m is; m is a
+better estimate of :math:`E_{\theta_0}[\phi]` than the average :math:`\bar\phi` (exact,
+Rao-Blackwellised or by Stein's method). The error depends on the number of draws and on
+:math:`V = \mathrm{Var}_{\theta_0}(d \cdot \phi)` alone: about
+:math:`\sqrt{(e^V - 1 - V) / N}`.
+
+Draws at several anchors are combined as if from one mixture whose constants are found from the
+draws themselves (Shirts and Chodera, "Statistically optimal analysis of samples from multiple
+equilibrium states", 2008), which is again a log-sum with positive weights.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
+from scipy.special import logsumexp, softmax
+
+from pymc_bayessum.normalizers.anchored.draws import CHAINS, Draws, draw_at, reduced
+from pymc_bayessum.normalizers.anchored.errors import (
+    V_LIMIT,
+    HeldOut,
+    correlation_factor,
+    held_out,
+    slope_trust,
+)
+from pymc_bayessum.normalizers.anchored.mixture import Nodes, mbar, merged
+from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments
+from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.coordinates import Coordinates, independent
+from pymc_bayessum.normalizers.family import (
+    Family,
+    LogConstant,
+    OffersConstant,
+    OffersCoordinates,
+    OffersExactMean,
+)
+
+__all__ = ["Anchored", "Slope", "anchored"]
+
+#: Share of the chains that is kept out of the rule and tells how good it is.
+HELD_OUT = 0.2
+#: Draws for the mean of the statistics, unless told otherwise.
+MOMENT_DRAWS = 20_000
+#: Stands for a constant that was not asked for.
+NO_CONSTANT = LogConstant(0.0, 0.0, "none", 0.0, 0)
+
+
+class Slope(NamedTuple):
+    """What the mean of the statistics at the centre adds to the slope that the nodes have there.
+
+    Attributes
+    ----------
+    shift : ndarray, shape (r,)
+    trust : float
+        Weight of that mean, from zero to one.
+    """
+
+    shift: np.ndarray
+    trust: float
+
+
+@dataclass(frozen=True, eq=False)
+class Anchored:
+    """Normaliser of an exponential family from draws at anchors; see :func:`anchored`.
+
+    Attributes
+    ----------
+    family : Family
+    anchors : ndarray, shape (K, d)
+        Parameter vectors at which draws were made; the first is the centre.
+    coordinates : Coordinates
+        The identifiable directions, ``coordinates.size`` in number.
+    nodes : Nodes
+        What a value of log Z is summed over.
+    moments : Moments
+        Mean of the statistics at the centre.
+    slope : Slope
+    held_out : HeldOut
+        Draws not in the rule.
+    constant : LogConstant
+        Log Z at the centre, and its error, which a posterior does not depend on.
+    inflation : float
+        Variance of the estimate relative to independent draws and known constants of the anchors.
+    sampler : str
+        How draws were made.
+    settled : bool
+        Whether the means over chains had stopped moving when burn-in ended.
+    states : ndarray, shape (C, ...)
+        Some of the draws at the centre, to start further chains from.
+    """
+
+    family: Family = field(repr=False)
+    anchors: np.ndarray = field(repr=False)
+    coordinates: Coordinates = field(repr=False)
+    nodes: Nodes = field(repr=False)
+    moments: Moments = field(repr=False)
+    slope: Slope = field(repr=False)
+    held_out: HeldOut = field(repr=False)
+    constant: LogConstant
+    inflation: float
+    sampler: str
+    settled: bool
+    states: np.ndarray = field(repr=False)
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it was not good enough."""
+        return "another anchor, next to the mode of the posterior, or several around it"
+
+    @property
+    def centre(self) -> np.ndarray:
+        """Parameter vector of the first anchor, shape (d,)."""
+        return self.anchors[0]
+
+    @property
+    def is_absolute(self) -> bool:
+        """Whether log Z is known, and not up to a constant only."""
+        return self.constant.method != "none"
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of identifiable parameters."""
+        return self.coordinates.size
+
+    @property
+    def n_nodes(self) -> int:
+        """Draws inside the rule (equal ones are merged)."""
+        return self.nodes.n_draws
+
+    @property
+    def n_distinct(self) -> int:
+        """Rows of statistics that a value of log Z is summed over."""
+        return len(self.nodes.rows)
+
+    def _coordinates(self, xp: Any, theta: Any) -> tuple[Any, Any]:
+        """Coordinates of theta, and their distance from the centre."""
+        now = product(xp, theta, self.coordinates.read.T) + self.coordinates.read_origin
+        return now, now - self.coordinates.of(self.centre)
+
+    def log_z_at(self, xp: Any, theta: Any) -> Any:
+        """Log Z of parameter thetas (..., d): convex, and finite for all that it can read.
+
+        Parameters
+        ----------
+        xp : module
+            ``numpy`` or ``pytensor.tensor``.
+        theta : array_like or TensorVariable, shape (..., d)
+            A rule for an affine family of parameters gives +inf outside of that family.
+        """
+        now, step = self._coordinates(xp, theta)
+        terms = product(xp, now, self.nodes.rows.T) + self.nodes.log_weights
+        peak = xp.max(terms, axis=-1, keepdims=True)
+        peak = disconnected_grad(peak) if xp is pt else peak
+        total = xp.log(xp.sum(xp.exp(terms - peak), axis=-1)) + peak[..., 0]
+        tilt = product(xp, theta, self.coordinates.tilt) + product(xp, step, self.slope.shift)
+        level = self.constant.value - float(self.coordinates.tilt @ self.centre)
+        value = total + tilt + level
+        outside = self.coordinates.outside
+        if outside is None:
+            return value
+        missed = product(xp, theta, outside.T) + self.coordinates.outside_origin
+        scale = 1.0 + xp.max(xp.abs(theta), axis=-1)
+        return xp.where(xp.max(xp.abs(missed), axis=-1) <= 1e-6 * scale, value, np.inf)
+
+    def change_variance(self, xp: Any, theta: Any) -> Any:
+        """Variance of log Z(theta) - log Z(centre), from influences on draws held out."""
+        rows, log_weights, _ = self.held_out
+        now, step = self._coordinates(xp, theta)
+        here = _normalised(xp, product(xp, now, rows.T) + log_weights)
+        there = softmax(rows @ self.coordinates.of(self.centre) + log_weights)
+        away = rows - there @ rows
+        trust = self.slope.trust
+        influence = here - there - trust * product(xp, step, away.T) * there
+        share = len(rows) / self.n_nodes
+        sampling = self.inflation * share * xp.sum(influence**2, axis=-1)
+        spread = self.moments.spread(self.coordinates)
+        if spread is None:
+            return sampling
+        return sampling + trust**2 * xp.sum(product(xp, step, spread.T) ** 2, axis=-1)
+
+    def sd_at(self, xp: Any, theta: Any) -> Any:
+        """Predicted standard error of log Z, that of the constant included."""
+        return xp.sqrt(self.change_variance(xp, theta) + self.constant.sd**2)
+
+    def relative_log_z(self, point: np.ndarray) -> float:
+        """Log Z at coordinates, without the constant and the tilt: for optimisers."""
+        terms = self.nodes.rows @ point + self.nodes.log_weights
+        step = point - self.coordinates.of(self.centre)
+        return float(logsumexp(terms)) + float(step @ self.slope.shift)
+
+    def mean_and_covariance(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivatives of log Z at coordinates: (r,) and (r, r)."""
+        weights = self.nodes.share(point)
+        mean = weights @ self.nodes.rows
+        half = (self.nodes.rows - mean) * np.sqrt(weights)[:, None]
+        return mean + self.slope.shift, half.T @ half
+
+    def variances(self, theta: np.ndarray) -> np.ndarray:
+        """Variance of (theta - anchor) . phi on held-out draws of each anchor, shape (K,)."""
+        steps = self.coordinates.of(theta) - self.coordinates.of(self.anchors)
+        return np.einsum("ki,kij,kj->k", steps, self.held_out.covariances, steps)
+
+    def v(self, theta: np.ndarray) -> float:
+        r"""Variance V of the log ratio at a parameter vector, on held-out draws.
+
+        To the nearest anchor; or, where several anchors surround the parameters, the V at which a
+        single anchor would be left with the same effective sample size, :math:`\log(N / (K\,
+        \mathrm{ESS}))`, if that is less.
+        """
+        nearest = float(self.variances(theta).min())
+        if len(self.anchors) == 1:
+            return nearest
+        ratio = self.held_out.rows @ self.coordinates.of(theta) + self.held_out.log_weights
+        effective = 1.0 / np.square(softmax(ratio)).sum()
+        pooled = np.log(len(ratio) / len(self.anchors) / effective)
+        return float(min(nearest, max(0.0, pooled)))
+
+    @property
+    def predicted_error(self) -> float:
+        """Predicted error of a change of log Z at the edge of reach, where V = 0.5."""
+        noise = np.exp(V_LIMIT) - 1.0 - V_LIMIT
+        return float(np.sqrt(self.inflation * noise / self.n_nodes))
+
+    @property
+    def reach(self) -> str:
+        """One line: for which parameters it answers, and up to where."""
+        return (
+            f"parameters for which V, the variance of the log ratio to {len(self.anchors)} "
+            f"anchor(s) on draws held out, is at most {V_LIMIT}"
+        )
+
+    def report_at(self, theta: np.ndarray | None = None, n_rows: int = 1) -> dict[str, Any]:
+        """Tell what there is to know before trusting it, from draws that are not in the rule.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (d,), optional
+            By default the anchor farthest from the centre (or the centre).
+        n_rows : int
+            Rows of the likelihood: it multiplies the error of log Z by their number.
+
+        Returns
+        -------
+        dict
+            ``V`` (variance of the log ratio, see :meth:`v`), ``var_g`` (variance, over
+            held-out draws of all anchors, of the log ratio to their mixture; equal to V where there
+            is one anchor), ``ess`` (absolute),
+            ``log_z``, ``predicted_error`` (of the change from the centre, which is what a
+            posterior depends on), ``constant_error``, ``rows_times_error``, ``flagged`` (V above
+            0.5, or chains that had not settled) and how the draws were made.
+        """
+        if theta is None:
+            theta = self.anchors[int(np.argmax([self.variances(a)[0] for a in self.anchors]))]
+        ratio = self.held_out.rows @ self.coordinates.of(theta) + self.held_out.log_weights
+        v = self.v(theta)
+        error = float(np.sqrt(self.change_variance(np, theta)))
+        scale = self.n_nodes / len(ratio) / self.inflation
+        return {
+            "method": f"anchored, {len(self.anchors)} anchor(s), {self.moments.method} mean",
+            "sampler": self.sampler,
+            "settled": self.settled,
+            "n_nodes": self.n_nodes,
+            "n_distinct": self.n_distinct,
+            "n_parameters": self.n_parameters,
+            "V": v,
+            "var_g": float(ratio.var(ddof=1)),
+            "ess": float(scale / np.square(softmax(ratio)).sum()),
+            "log_z": float(self.log_z_at(np, theta)),
+            "predicted_error": error,
+            "constant_error": self.constant.sd,
+            "rows_times_error": n_rows * error,
+            "flagged": v > V_LIMIT or not self.settled,
+        }
+
+    def require_curvature(self) -> None:
+        """Raise unless there are draws enough to trust second derivatives of log Z.
+
+        Raises
+        ------
+        ValueError
+            With fewer draws than five times the identifiable parameters.
+        """
+        if self.n_nodes < 5 * self.n_parameters:
+            raise ValueError(
+                f"the rule has {self.n_nodes} draws for {self.n_parameters} identifiable "
+                "parameters. Below five draws a parameter the curvature of log Z is so noisy that "
+                "posterior sds come out tens of per cent too wide and NUTS adapts to the wrong "
+                f"scales; build it with n={5 * self.n_parameters} at least, and with "
+                f"n={10 * self.n_parameters} for sds within 7%"
+            )
+
+
+def _normalised(xp: Any, terms: Any) -> Any:
+    weights = xp.exp(terms - xp.max(terms, axis=-1, keepdims=True))
+    return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+
+def anchored[A: Anchored](
+    family: Family,
+    anchors: np.ndarray,
+    *,
+    n: int,
+    rng: np.random.Generator,
+    moments: str | None = None,
+    n_moments: int | None = None,
+    constant: bool = True,
+    coordinates: Coordinates | None = None,
+    start: np.ndarray | None = None,
+    kind: type[A] = Anchored,  # type: ignore[assignment]
+) -> A:
+    """Build a normaliser from draws at parameter vectors.
+
+    Parameters
+    ----------
+    family : Family
+    anchors : ndarray, shape (K, d)
+        The first is the centre: near the posterior mode.
+    n : int
+        Draws in the rule, over all anchors. A fifth more is held out for its report.
+    rng : numpy.random.Generator
+    moments : str, optional
+        How the mean of the statistics at the centre is estimated, see :func:`anchor_moments`.
+    n_moments : int, optional
+        Draws at the centre for it; by default those of the rule and at least 20 000.
+    constant : bool
+        Whether to estimate log Z at the centre, where the family offers that. A posterior does not
+        depend on it; without, log Z is zero at the centre.
+    coordinates : Coordinates, optional
+        By default those the family offers, or independent statistics found from its draws.
+    start : ndarray, shape (C, ...), optional
+        First states of chains.
+    kind : type
+        What to build: a wing's own kind of :class:`Anchored`.
+
+    Returns
+    -------
+    Anchored
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Bits:
+    ...     def statistics(self, states):
+    ...         return states.sum(axis=1, keepdims=True).astype(float)
+    ...     def sample(self, theta, n, rng, start=None):
+    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
+    >>> rule = anchored(Bits(), np.zeros((1, 1)), n=2000, rng=np.random.default_rng(0))
+    >>> change = float(rule.log_z_at(np, np.array([0.1])))
+    >>> bool(abs(change - 10 * np.log((1 + np.exp(0.1)) / 2)) < 0.01)
+    True
+    """
+    anchors = np.atleast_2d(np.asarray(anchors, dtype=float))
+    if coordinates is None:
+        coordinates = own_coordinates(family, anchors[0], rng)
+    each = -(-n // len(anchors))
+    # Fewer than the coordinates would leave directions that nothing was held out for.
+    n_tests = max(20, round(HELD_OUT * each), min(each, 2 * coordinates.size))
+    first = each + n_tests
+    if not _has_exact_mean(family, anchors[0], moments):
+        first = max(first, max(each, MOMENT_DRAWS) if n_moments is None else n_moments)
+    draws = [draw_at(family, anchors[0], first, rng, start=start)]
+    for anchor in anchors[1:]:
+        before = draws[0].states[:: max(1, len(draws[0].states) // 500)] if start is None else start
+        draws.append(draw_at(family, anchor, each + n_tests, rng, start=before))
+    mean = anchor_moments(family, anchors[0], draws[0], moments)
+    inside, outside, chains = [], [], []
+    for part in draws:
+        chosen, left = _split(part, each, n_tests)
+        inside.append(reduced(family, coordinates, part.states[chosen]))
+        outside.append(reduced(family, coordinates, part.states[left]))
+        chains.append(part.chain[chosen])
+    points = coordinates.of(anchors)
+    sizes = np.array([len(part) for part in inside], dtype=float)
+    rows, counts = merged(np.concatenate(inside))
+    log_weights, log_z = mbar(rows, counts, points, sizes)
+    nodes = Nodes(rows, log_weights, counts)
+    tests = held_out(outside, points, sizes, log_z)
+    known = NO_CONSTANT
+    if constant and isinstance(family, OffersConstant):
+        known = family.log_constant(anchors[0], rng)
+    trust = 1.0
+    if len(points) > 1:
+        trust = slope_trust(mean.spread(coordinates), nodes, points[0], tests.covariances[0])
+    shift = trust * (coordinates.select @ mean.mean - nodes.share(points[0]) @ rows)
+    return kind(
+        family=family,
+        anchors=anchors,
+        coordinates=coordinates,
+        nodes=nodes,
+        moments=mean,
+        slope=Slope(shift, trust),
+        held_out=tests,
+        constant=known,
+        inflation=correlation_factor(inside, chains, points, log_z, tests.covariances[0], rng),
+        sampler=draws[0].sampler,
+        settled=all(part.settled for part in draws),
+        states=draws[0].states[:: max(1, len(draws[0].states) // CHAINS)],
+    )
+
+
+def own_coordinates(family: Family, theta: np.ndarray, rng: np.random.Generator) -> Coordinates:
+    """Return the coordinates a family offers, or independent statistics of its draws."""
+    if isinstance(family, OffersCoordinates):
+        return family.coordinates()
+    return independent(family.statistics(family.sample(theta, 4 * len(theta) + 40, rng)))
+
+
+def _has_exact_mean(family: Family, theta: np.ndarray, moments: str | None) -> bool:
+    if moments not in (None, "exact") or not isinstance(family, OffersExactMean):
+        return False
+    return family.exact_mean(theta) is not None
+
+
+def _split(draws: Draws, n_nodes: int, n_tests: int) -> tuple[np.ndarray, np.ndarray]:
+    """Choose nodes and tests from different chains, spread evenly over the draws of each."""
+    n_chains = int(draws.chain[-1]) + 1
+    last = n_chains - max(1, round(n_chains * n_tests / (n_nodes + n_tests)))
+    border = int(np.searchsorted(draws.chain, last))
+    inside = np.linspace(0, border - 1, min(n_nodes, border)).round().astype(int)
+    left = len(draws.chain) - border
+    outside = border + np.linspace(0, left - 1, min(n_tests, left)).round().astype(int)
+    return inside, outside

@@ -1,0 +1,205 @@
+r"""Coordinates in which an exponential family has no redundant parameters.
+
+Statistics may be tied by linear identities (in a Potts model the indicators of a site sum to one,
+an edge summed over one end is the other end); then they are an affine image of fewer independent
+ones, :math:`\phi(x) = A \psi(x) + b`, and
+
+.. math:: \theta \cdot \phi(x) = c \cdot \psi(x) + b \cdot \theta, \qquad c = A^\top \theta .
+
+A model may use still fewer: fields that are one number times a covariate keep theta in an affine
+subspace :math:`a + B c`. Both kinds of reduction are a :class:`Coordinates`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+__all__ = ["Coordinates", "independent", "plain", "subset", "within"]
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    r"""Affine reduction of parameters and statistics with unchanged energies.
+
+    With ``c = read @ theta + read_origin`` and ``psi = select @ phi`` the energy is
+    ``theta . phi = c . psi + row_origin . phi + tilt . theta``.
+
+    Attributes
+    ----------
+    read : ndarray, shape (r, d)
+    read_origin : ndarray, shape (r,)
+    select : ndarray, shape (r, d)
+    row_origin : ndarray, shape (d,)
+    tilt : ndarray, shape (d,)
+    lift : ndarray, shape (d, r)
+        ``theta = lift @ c + lift_origin`` is one parameter vector with the coordinates c.
+    lift_origin : ndarray, shape (d,)
+    outside : ndarray, shape (k, d), optional
+        ``outside @ theta + outside_origin`` is zero for the parameters that can be represented.
+    outside_origin : ndarray, shape (k,), optional
+    """
+
+    read: np.ndarray = field(repr=False)
+    read_origin: np.ndarray = field(repr=False)
+    select: np.ndarray = field(repr=False)
+    row_origin: np.ndarray = field(repr=False)
+    tilt: np.ndarray = field(repr=False)
+    lift: np.ndarray = field(repr=False)
+    lift_origin: np.ndarray = field(repr=False)
+    outside: np.ndarray | None = field(default=None, repr=False)
+    outside_origin: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates, r."""
+        return len(self.read)
+
+    def of(self, theta: np.ndarray) -> np.ndarray:
+        """Coordinates of parameter vectors, shape (..., r)."""
+        return theta @ self.read.T + self.read_origin
+
+    def parameters(self, coordinates: np.ndarray) -> np.ndarray:
+        """One parameter vector with these coordinates, shape (..., d)."""
+        return coordinates @ self.lift.T + self.lift_origin
+
+    def rows(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reduced statistics (N, r), and the part of the energy that no parameter changes (N,)."""
+        return statistics @ self.select.T, statistics @ self.row_origin
+
+
+def plain(n_parameters: int) -> Coordinates:
+    """Coordinates that change nothing.
+
+    Parameters
+    ----------
+    n_parameters : int
+
+    Returns
+    -------
+    Coordinates
+
+    Examples
+    --------
+    >>> plain(3).size
+    3
+    """
+    zero, one = np.zeros(n_parameters), np.eye(n_parameters)
+    return Coordinates(one, zero, one, zero, zero, one, zero)
+
+
+def independent(statistics: np.ndarray) -> Coordinates:
+    """Coordinates that keep a subset of linearly independent statistics.
+
+    A pivoted QR factorisation of the statistics of many states chooses them; every other one is an
+    affine function of those kept.
+
+    Parameters
+    ----------
+    statistics : ndarray, shape (N, d)
+        Of states varied enough to show every direction; N well above d.
+
+    Returns
+    -------
+    Coordinates
+
+    Examples
+    --------
+    The indicators of two states sum to one:
+
+    >>> import numpy as np
+    >>> first = np.random.default_rng(0).integers(0, 2, 20)
+    >>> independent(np.column_stack([first, 1 - first])).size
+    1
+    """
+    d = statistics.shape[1]
+    centre = statistics.mean(axis=0)
+    _, triangle, order = qr(statistics - centre, mode="economic", pivoting=True)
+    size = np.abs(np.diag(triangle))
+    rank = int((size > 1e-9 * max(size.max(initial=0.0), 1e-300)).sum())
+    affine = np.zeros((d, rank))
+    affine[order[:rank]] = np.eye(rank)
+    if 0 < rank < d:
+        rest = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])
+        affine[order[rank:]] = rest.T
+    kept = order[:rank]
+    return subset(kept, affine, centre - affine @ centre[kept])
+
+
+def subset(kept: np.ndarray, affine: np.ndarray, constant: np.ndarray) -> Coordinates:
+    """Coordinates that keep some statistics, of which all are affine functions.
+
+    Parameters
+    ----------
+    kept : ndarray of int, shape (r,)
+        Which statistics stay.
+    affine, constant : ndarray, shapes (d, r), (d,)
+        ``phi = affine @ phi[kept] + constant``.
+
+    Returns
+    -------
+    Coordinates
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> subset(np.array([1]), np.array([[-1.0], [1.0]]), np.array([1.0, 0.0])).size
+    1
+    """
+    size, d = len(kept), len(constant)
+    select = np.zeros((size, d))
+    select[np.arange(size), kept] = 1.0
+    zero = np.zeros(d)
+    return Coordinates(affine.T, np.zeros(size), select, zero, constant, select.T.copy(), zero)
+
+
+def within(coordinates: Coordinates, parameters: np.ndarray, tol: float = 1e-8) -> Coordinates:
+    """Reduce coordinates to the affine subspace that contains the given parameter vectors.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+    parameters : ndarray, shape (K, d)
+        Draws from the prior of a model, many more than its free parameters; if they span all
+        coordinates, or as much as K vectors can, ``coordinates`` come back as they are.
+    tol : float
+        Size of singular values that count as zero, relative to the largest and to the coordinates.
+
+    Returns
+    -------
+    Coordinates
+
+    Examples
+    --------
+    Fields that are a multiple of one covariate:
+
+    >>> import numpy as np
+    >>> draws = np.random.default_rng(0).normal(size=(20, 1)) * np.array([0.0, 1.0, 2.0, 3.0])
+    >>> within(plain(4), draws).size
+    1
+    """
+    found = coordinates.of(np.asarray(parameters, dtype=float))
+    origin = found.mean(axis=0)
+    _, size, directions = np.linalg.svd(found - origin, full_matrices=False)
+    largest = max(size.max(initial=0.0), np.abs(found).max(initial=0.0), 1e-300)
+    rank = int((size > tol * largest).sum())
+    if rank >= coordinates.size or rank >= len(found) - 1:
+        return coordinates
+    basis = directions[:rank]
+    return Coordinates(
+        read=basis @ coordinates.read,
+        read_origin=basis @ (coordinates.read_origin - origin),
+        select=basis @ coordinates.select,
+        row_origin=coordinates.row_origin + origin @ coordinates.select,
+        tilt=coordinates.tilt,
+        lift=coordinates.lift @ basis.T,
+        lift_origin=coordinates.lift @ origin + coordinates.lift_origin,
+        outside=_outside(basis, coordinates.read),
+        outside_origin=_outside(basis, coordinates.read_origin - origin),
+    )
+
+
+def _outside(basis: np.ndarray, vectors: Any) -> np.ndarray:
+    """Take off the part of vectors (along their first axis) that lies in the subspace."""
+    return vectors - basis.T @ (basis @ vectors)
