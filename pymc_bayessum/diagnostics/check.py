@@ -35,12 +35,16 @@ from pymc_bayessum.diagnostics.draws import (
 from pymc_bayessum.diagnostics.evaluation import PLAIN, Evaluator, Seen
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 from pymc_bayessum.diagnostics.laplace import mode_shift
+from pymc_bayessum.diagnostics.marginals import MOST_PARAMETERS, Moved, moved_marginals
+from pymc_bayessum.diagnostics.space import Space
 from pymc_bayessum.diagnostics.verdict import advice_on, judge_draws, judge_point, report_on
 
 __all__ = ["check_normalizer"]
 
 #: No time budget goes below this many draws.
 LEAST_DRAWS = 50
+#: With fewer parameters than this, weights that fail tell that the posterior has moved.
+FEWEST_PARAMETERS = 8
 
 
 def check_normalizer(
@@ -140,9 +144,11 @@ def check_normalizer(
     log_ratio, seen = evaluator.at_all(values, progressbar)
     check = _as_dataset(log_ratio, seen, evaluator, values[0], thinned)
     if point is None:
-        judgement = judge_draws(check)
+        judgement = judge_draws(check, lambda: _moved(model, thinned, evaluator, check))
     else:
-        judgement = judge_point(check, mode_shift(model, point, evaluator.log_ratio_at))
+        judgement = judge_point(
+            check, mode_shift(model, point, lambda at: evaluator.at_point(at)[0])
+        )
     check.attrs |= {"verdict": judgement[0], "reason": judgement[1]}
     check.attrs["advice"] = "" if judgement[0] == "good" else advice_on(check, evaluator.parts)
     check.attrs["draws_available"] = count_draws(posterior)
@@ -150,6 +156,27 @@ def check_normalizer(
     tree["normalizer"] = check
     nodes = {node.path: node.dataset for node in tree.subtree}
     return CheckedTree.from_dict(nodes, name=tree.name)
+
+
+def _moved(
+    model: pm.Model, posterior: xr.Dataset, evaluator: Evaluator, check: xr.Dataset
+) -> Moved | None:
+    """Return how far the marginals have moved, if they are many but not too many."""
+    points = [
+        dict(zip(evaluator.names, draw, strict=True)) for draw in evaluator.as_draws(posterior)
+    ]
+    space = Space(model, points[0])
+    if not FEWEST_PARAMETERS <= len(space.start) <= MOST_PARAMETERS or space.fixed:
+        return None
+    times = check["times"].values
+
+    def change(vector: np.ndarray) -> tuple[float, float]:
+        log_ratio, seen = evaluator.at_point(space.point(vector))
+        return log_ratio, float(
+            sum(n * s.reference_noise for n, s in zip(times, seen, strict=True))
+        )
+
+    return moved_marginals(np.array([space.vector(point) for point in points]), change)
 
 
 def _as_dataset(

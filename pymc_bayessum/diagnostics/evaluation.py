@@ -175,11 +175,12 @@ class Evaluator:
         """Return by how much the logp rises when each log Z takes another value."""
         return float(self._log_ratio(*draw, *now.theta, *now.log_z, *log_zs))
 
-    def log_ratio_at(self, point: Mapping[str, Any]) -> float:
-        """Return the change of the logp to its reference at a point, given by names."""
+    def at_point(self, point: Mapping[str, Any]) -> tuple[float, list[Seen]]:
+        """Return the same at a point, given by names."""
         dtypes = [variable.type.dtype for variable in self.variables]
-        draw = [np.asarray(point[n], dtype=t) for n, t in zip(self.names, dtypes, strict=True)]
-        return self.at(draw)[0]
+        return self.at(
+            [np.asarray(point[n], dtype=t) for n, t in zip(self.names, dtypes, strict=True)]
+        )
 
     def at_all(
         self, draws: list[list[np.ndarray]], progressbar: bool = False

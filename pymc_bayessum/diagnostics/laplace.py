@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
-from pymc.blocking import DictToArrayBijection, RaveledVars
 
 from pymc_bayessum.diagnostics.evaluation import PLAIN
+from pymc_bayessum.diagnostics.space import Space
 
 __all__ = ["mode_shift"]
 
@@ -50,62 +49,33 @@ def mode_shift(
     >>> round(mode_shift(model, {"x": 0.0}, lambda at: 0.25 * float(at["x"])), 6)
     0.5
     """
-    start = _unconstrained(model, point)
-    moving = {v.name for v in model.continuous_value_vars}
-    fixed = {name: value for name, value in start.items() if name not in moving}
-    center = DictToArrayBijection.map({n: v for n, v in start.items() if n in moving})
-    directions = _posterior_axes(model, center, fixed)
+    space = Space(model, point)
+    directions = _posterior_axes(space)
     if directions is None:
         return None
-    constrained = pytensor.function(
-        model.value_vars,
-        model.replace_rvs_by_values(model.free_RVs),
-        on_unused_input="ignore",
-        mode=PLAIN,
-    )
-    names = [rv.name for rv in model.free_RVs]
 
     def at(position: np.ndarray) -> float:
-        values = DictToArrayBijection.rmap(RaveledVars(position, center.point_map_info)) | fixed
-        outputs = constrained(*[values[v.name] for v in model.value_vars])
-        return log_ratio(dict(zip(names, outputs, strict=True)))
+        return log_ratio(space.point(position))
 
-    here = at(center.data)
-    above = np.array([at(center.data + step) for step in directions])
-    below = np.array([at(center.data - step) for step in directions])
+    here = at(space.start)
+    above = np.array([at(space.start + step) for step in directions])
+    below = np.array([at(space.start - step) for step in directions])
     with np.errstate(invalid="ignore"):
         # What r adds may leave no curvature; the step is then long, not infinite.
         curvature = np.maximum(1.0 - (above + below - 2.0 * here), 0.05)
         steps = (above - below) / 2.0 / curvature
-    shift = np.sqrt(len(center.data) / len(directions)) * np.linalg.norm(steps)
+    shift = np.sqrt(len(space.start) / len(directions)) * np.linalg.norm(steps)
     return float(shift) if np.isfinite(shift) else np.inf
 
 
-def _unconstrained(model: pm.Model, point: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return the values of the model's value variables at a point."""
-    forward = []
-    for rv in model.free_RVs:
-        transform = model.rvs_to_transforms[rv]
-        forward.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
-    function = pytensor.function(model.free_RVs, forward, on_unused_input="ignore", mode=PLAIN)
-    given = [np.asarray(point[rv.name], dtype=rv.type.dtype) for rv in model.free_RVs]
-    return {
-        model.rvs_to_values[rv].name: np.asarray(value)
-        for rv, value in zip(model.free_RVs, function(*given), strict=True)
-    }
-
-
-def _posterior_axes(
-    model: pm.Model, center: RaveledVars, fixed: Mapping[str, np.ndarray]
-) -> np.ndarray | None:
+def _posterior_axes(space: Space) -> np.ndarray | None:
     """Return steps of one posterior sd along the axes of the Laplace approximation, as rows."""
-    gradient = model.compile_dlogp(jacobian=False, mode=PLAIN)
+    gradient = space.model.compile_dlogp(jacobian=False, mode=PLAIN)
 
     def at(position: np.ndarray) -> np.ndarray:
-        raveled = RaveledVars(position, center.point_map_info)
-        return gradient(DictToArrayBijection.rmap(raveled) | dict(fixed))
+        return gradient(space.value_vars(position))
 
-    x = center.data
+    x = space.start
     steps = 1e-5 * (1.0 + np.abs(x))
     hessian = np.empty((len(x), len(x)))
     for i, step in enumerate(np.diag(steps)):

@@ -1,12 +1,13 @@
 """What to think of a normaliser: the verdict, the reason for it, advice, and a report in words."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import xarray as xr
 
 from pymc_bayessum.diagnostics.evaluation import Part
 from pymc_bayessum.diagnostics.importance import MINIMUM_DRAWS
+from pymc_bayessum.diagnostics.marginals import Moved
 from pymc_bayessum.normalizers.protocol import Facts
 
 __all__ = ["UNTRUSTED", "advice_on", "judge_draws", "judge_point", "report_on"]
@@ -17,11 +18,23 @@ GOOD_KHAT = 0.5
 #: Weights below this many times their mean are much the same, whatever their tail.
 EQUAL_WEIGHTS = 2.0
 MINIMUM_ESS = 50
+#: Range of log ratios beyond which derivatives at the posterior mean do not speak for all draws.
+WILD = 40.0
 UNTRUSTED = "not to be trusted"
 
 
-def judge_draws(check: xr.Dataset) -> tuple[str, str]:
-    """Return the verdict on the draws and the reason for it."""
+def judge_draws(
+    check: xr.Dataset, marginals: Callable[[], Moved | None] = lambda: None
+) -> tuple[str, str]:
+    """Return the verdict on the draws and the reason for it.
+
+    Parameters
+    ----------
+    check : Dataset
+        What was seen on the draws.
+    marginals : callable
+        Asked where the weights do not suffice: how far the marginals have moved.
+    """
     khat, ess, n_draws = check.attrs["khat"], check.attrs["ess"], check.attrs["draws"]
     threshold, shift = check.attrs["khat_threshold"], check.attrs["shift"]
     trouble = _trouble(check)
@@ -32,12 +45,19 @@ def judge_draws(check: xr.Dataset) -> tuple[str, str]:
     # A heavy tail of weights that are all alike has nothing to be heavy with.
     largest = n_draws * float(np.exp(check["log_weight"].values.max()))
     harmless = shift <= HARMLESS_SHIFT and (khat < GOOD_KHAT or largest < EQUAL_WEIGHTS)
+    noise = _reference_noise(check)
+    if not harmless or noise > HARMLESS_SHIFT:
+        moved = marginals() if _is_tame(check) else None
+        if moved is not None and max(moved) <= HARMLESS_SHIFT:
+            return "good", (
+                f"no posterior mean moves by more than {max(moved.shift, 1e-3):.2g} of its sd, no "
+                f"sd by more than {max(moved.stretch, 1e-3):.2g} of itself"
+            )
     if khat >= threshold and not harmless:
         return UNTRUSTED, (
             f"the posterior has moved further than its draws reach: Pareto k {khat:.2f} is above "
             f"{threshold:.2f}"
         )
-    noise = _reference_noise(check)
     if noise > HARMLESS_SHIFT:
         return UNTRUSTED, (
             f"the reference is not accurate enough to tell: its own error moves the "
@@ -94,6 +114,12 @@ def _trouble(check: xr.Dataset) -> str | None:
     if np.exp(check["log_weight"].values)[unsure].sum() > 0.01:
         return f"the reference does not converge at {int(unsure.sum())} of {n_draws} draws"
     return None
+
+
+def _is_tame(check: xr.Dataset) -> bool:
+    """Whether no draw tells of a place where the reference posterior is another one altogether."""
+    error = check["log_likelihood_error"].values
+    return bool(np.isfinite(error).all() and np.ptp(error) < WILD)
 
 
 def _reference_noise(check: xr.Dataset) -> float:
