@@ -22,11 +22,12 @@ from pymc_bayessum.counts.cmp_sums.near_zero import width
 from pymc_bayessum.counts.cmp_sums.ops import VERSION, CMPFromMean
 from pymc_bayessum.counts.cmp_sums.sums import LOG_MAX_MODE, LOG_SMALLEST, MAX_PEAK, MAX_WIDTH
 from pymc_bayessum.counts.masses import Counted, Masses
-from pymc_bayessum.counts.moments import cmp_mean
+from pymc_bayessum.counts.moments import cmp_mean, cmp_variance
 from pymc_bayessum.counts.observed import CountDistribution, refuse_unknown
 from pymc_bayessum.counts.parametrization import MEAN, Parametrization, chosen
 from pymc_bayessum.counts.random import NO_DRAW, draw_cmp, draw_cmp_array
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.predicted import Predicted, predicted
 from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["CMP", "CMPRV", "CMPBased", "CMPBasedRV"]
@@ -68,6 +69,14 @@ class CMPBasedRV(RandomVariable):
     def masses(self, first: Any, nu: Any) -> Masses:
         """Return the symbolic masses for tensors."""
         return Masses.of(self.parametrization, self.rule, first, nu)
+
+    def mean(self, first: Any, nu: Any) -> Any:
+        """Return the mean of the CMP part."""
+        return cmp_mean(**{self.parametrization.name: first}, nu=nu)
+
+    def variance(self, first: Any, nu: Any) -> Any:
+        """Return the variance of the CMP part."""
+        return cmp_variance(**{self.parametrization.name: first}, nu=nu)
 
     def log_rate(self, first: Any, nu: Any) -> Any:
         """Return the log rate for arrays."""
@@ -366,4 +375,18 @@ def _cmp_support_point(op, rv, rng, size, first, nu):
 
 @_mean.register(CMPRV)
 def _cmp_mean(op, rv, rng, size, first, nu):
-    return maybe_resize(cmp_mean(**{op.parametrization.name: first}, nu=nu), size)
+    return maybe_resize(op.mean(first, nu), size)
+
+
+# What diagnostics ask
+
+
+@predicted.register(CMPRV)
+def _cmp_predicted(op, rng, size, first, nu):
+    return Predicted(
+        mean=op.mean(first, nu),
+        variance=op.variance(first, nu),
+        zero=pt.exp(op.masses(first, nu).log_zero),
+        slack=nu,
+        more_spread="more spread than CMP can be: try negative binomial, zero-inflated or hurdle",
+    )

@@ -20,8 +20,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.counts.cmp import CMPBased, CMPBasedRV, existing
 from pymc_bayessum.counts.cmp_sums.ops import VERSION
 from pymc_bayessum.counts.masses import Counted, Masses
-from pymc_bayessum.counts.moments import cmp_mean
 from pymc_bayessum.counts.random import draw_cmp, draw_cmp_array
+from pymc_bayessum.normalizers.predicted import Predicted, predicted
 from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["HurdleCMP", "ZeroInflatedCMP"]
@@ -363,11 +363,36 @@ def _hurdle_support_point(op, rv, rng, size, psi, first, nu):
 
 @_mean.register(ZeroInflatedCMPRV)
 def _zero_inflated_mean(op, rv, rng, size, psi, first, nu):
-    return maybe_resize(psi * cmp_mean(**{op.parametrization.name: first}, nu=nu), size)
+    return maybe_resize(psi * op.mean(first, nu), size)
 
 
 @_mean.register(HurdleCMPRV)
 def _hurdle_mean(op, rv, rng, size, psi, first, nu):
-    mean = cmp_mean(**{op.parametrization.name: first}, nu=nu)
-    log_positive = op.masses(first, nu).log_positive
-    return maybe_resize(psi * mean * pt.exp(-log_positive), size)
+    share = psi * pt.exp(-op.masses(first, nu).log_positive)
+    return maybe_resize(share * op.mean(first, nu), size)
+
+
+# What diagnostics ask
+
+
+def _of_share(op: CMPWithZerosRV, share: Any, first: Any, nu: Any) -> tuple[Any, Any]:
+    """Mean and variance where E[X] and E[X^2] are a share of those of CMP."""
+    part = op.mean(first, nu)
+    mean = share * part
+    return mean, share * (op.variance(first, nu) + part**2) - mean**2
+
+
+@predicted.register(ZeroInflatedCMPRV)
+def _zero_inflated_predicted(op, rng, size, psi, first, nu):
+    mean, variance = _of_share(op, psi, first, nu)
+    zero = pt.exp(_with_zeros(psi, op.masses(first, nu).log_zero))
+    more_spread = "more spread than a zero-inflated CMP can be: try a negative binomial or a hurdle"
+    return Predicted(mean, variance, zero, nu, more_spread)
+
+
+@predicted.register(HurdleCMPRV)
+def _hurdle_predicted(op, rng, size, psi, first, nu):
+    share = psi * pt.exp(-op.masses(first, nu).log_positive)
+    mean, variance = _of_share(op, share, first, nu)
+    more_spread = "more spread than a CMP hurdle can be: try a negative binomial hurdle"
+    return Predicted(mean, variance, 1.0 - psi, nu, more_spread)

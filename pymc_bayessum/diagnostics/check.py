@@ -20,9 +20,9 @@ ESS = S / (1 + c²).
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
+from pymc_bayessum.diagnostics.bambi_models import as_pymc_draws, as_pymc_model
 from pymc_bayessum.diagnostics.checked_tree import CheckedTree
 from pymc_bayessum.diagnostics.data import require_same_data
 from pymc_bayessum.diagnostics.draws import (
@@ -33,6 +33,7 @@ from pymc_bayessum.diagnostics.draws import (
     time_budget_of,
 )
 from pymc_bayessum.diagnostics.evaluation import PLAIN, Evaluator, Seen
+from pymc_bayessum.diagnostics.fit import misfit
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 from pymc_bayessum.diagnostics.laplace import mode_shift
 from pymc_bayessum.diagnostics.marginals import MOST_PARAMETERS, Moved, moved_marginals
@@ -49,7 +50,7 @@ FEWEST_PARAMETERS = 8
 
 def check_normalizer(
     idata: Any,
-    model: pm.Model | None = None,
+    model: Any = None,
     *,
     draws: int | None = None,
     time_budget: float | None = None,
@@ -71,7 +72,7 @@ def check_normalizer(
     idata : DataTree, Dataset or dict
         Posterior draws from any sampler, from ADVI (``approx.sample()``) or from a file; or the
         point that ``pm.find_MAP`` returns.  A DataTree also receives the new group itself.
-    model : pm.Model, optional
+    model : pm.Model or bmb.Model, optional
         The model; by default the one on the context stack.
     draws : int, optional
         Check about this many draws, evenly spaced.  By default all of them, or as many as the
@@ -105,10 +106,14 @@ def check_normalizer(
         * ``pareto_k`` and ``ess`` of the weights, ``pareto_k_alone`` for one normaliser.
 
         Its attributes hold the ``verdict`` ("good", "corrected" or "not to be trusted"), the
-        ``reason``, the ``advice`` and the ``report``, which is what the tree prints as.
+        ``reason``, the ``advice``, the ``fit`` (a line where the data are more spread than their
+        distribution can be, else empty) and the ``report``, which is what the tree prints as.
 
     Notes
     -----
+    The verdict speaks of log Z. A model with an exact log Z may still be the wrong one for its
+    data; the line about the fit says where that is plain to see.
+
     After ``pm.find_MAP`` there is one draw and no weights.  The gradient of the error in the
     directions of one posterior sd (of the Laplace approximation) tells by how many sds the mode
     has moved.
@@ -131,11 +136,12 @@ def check_normalizer(
     >>> checked["normalizer"].attrs["verdict"]
     'not to be trusted'
     """
-    model = pm.modelcontext(model)
+    given, model = model, as_pymc_model(model)
     tree, point = as_tree(idata, model, group)
     require_same_data(tree, model)
-    posterior = free_variables(tree[group].to_dataset(), group, model)
-    evaluator = Evaluator(model, posterior, compile_kwargs or {"mode": PLAIN}, random_seed)
+    posterior = free_variables(as_pymc_draws(tree[group].to_dataset(), given), group, model)
+    compile_kwargs = compile_kwargs or {"mode": PLAIN}
+    evaluator = Evaluator(model, posterior, compile_kwargs, random_seed)
     if draws is None:
         budget = time_budget_of(tree[group].attrs) if time_budget is None else time_budget
         draws = max(LEAST_DRAWS, evaluator.affordable(posterior, budget))
@@ -151,6 +157,7 @@ def check_normalizer(
         )
     check.attrs |= {"verdict": judgement[0], "reason": judgement[1]}
     check.attrs["advice"] = "" if judgement[0] == "good" else advice_on(check, evaluator.parts)
+    check.attrs["fit"] = misfit(model, posterior, compile_kwargs)
     check.attrs["draws_available"] = count_draws(posterior)
     check.attrs["report"] = report_on(check)
     tree["normalizer"] = check

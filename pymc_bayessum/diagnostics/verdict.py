@@ -179,4 +179,7 @@ def report_on(check: xr.Dataset) -> str:
         lines.append(f"    {attrs['advice']}")
     elif attrs["advice"]:
         lines.append(f"  what to do: {attrs['advice']}")
+    if attrs["fit"]:
+        lines += [f"  {line}" for line in str(attrs["fit"]).splitlines()]
+        lines.append(f"  {str(attrs['verdict']).upper()} speaks of log Z, not of fit")
     return "\n".join(lines)
