@@ -20,6 +20,7 @@ ESS = S / (1 + c²).
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 
 from pymc_bayessum.diagnostics.bambi_models import as_pymc_draws, as_pymc_model
