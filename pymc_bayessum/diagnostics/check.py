@@ -47,6 +47,8 @@ __all__ = ["check_normalizer"]
 LEAST_DRAWS = 50
 #: With fewer parameters than this, weights that fail tell that the posterior has moved.
 FEWEST_PARAMETERS = 8
+#: Range of log ratios beyond which derivatives at the posterior mean do not speak for all draws.
+WILD = 40.0
 
 
 def check_normalizer(
@@ -170,6 +172,9 @@ def _moved(
     model: pm.Model, posterior: xr.Dataset, evaluator: Evaluator, check: xr.Dataset
 ) -> Moved | None:
     """Return how far the marginals have moved, if they are many but not too many."""
+    error = check["log_likelihood_error"].values
+    if not np.isfinite(error).all() or np.ptp(error) > WILD:
+        return None
     points = [
         dict(zip(evaluator.names, draw, strict=True)) for draw in evaluator.as_draws(posterior)
     ]

@@ -3,9 +3,10 @@ r"""How far each marginal posterior moves, where the weights of all parameters t
 In many dimensions importance weights grow uneven long before any single parameter has moved.  With
 the covariance C of the draws and the log ratio r of the two posteriors, the first-order change of
 a parameter's mean is :math:`(C \nabla r)_p` and that of its variance
-:math:`(C\, \nabla^2 r\, C)_{pp}`: the first and second derivative of r along :math:`u_p = C e_p / \sqrt{C_{pp}}`, the direction in
-which the posterior mean moves when the parameter moves by one sd.  Two evaluations a parameter,
-one sd to either side of the posterior mean, give both, in units of its sd and its variance.
+:math:`(C\, \nabla^2 r\, C)_{pp}`: the first and second derivative of r along
+:math:`u_p = C e_p / \sqrt{C_{pp}}`, the direction in which the posterior mean moves when the
+parameter moves by one sd.  Two evaluations a parameter, one sd to either side of the posterior
+mean, give both, in units of its sd and its variance.
 """
 
 from collections.abc import Callable
