@@ -285,7 +285,8 @@ def working_kernels(measure: Measure) -> list[str]:
         ]
     if isinstance(measure, Pushforward):
         return [f"Pullback by its inverse of {', '.join(working_kernels(measure.measure))}"]
-    names = {kind.__name__ for kind in registered_kernels(measure) if kind not in _known_kinds()}
+    known = {type(kind) for kind in _KINDS}
+    names = {kind.__name__ for kind in registered_kernels(measure) if kind not in known}
     for kind in _KINDS:
         if not kind.accepts(measure.support):
             continue
@@ -295,10 +296,6 @@ def working_kernels(measure: Measure) -> list[str]:
             continue
         names.add(type(kind).__name__)
     return sorted(names)
-
-
-def _known_kinds() -> set[type]:
-    return {type(kind) for kind in _KINDS}
 
 
 def _embed_quietly(kernel: Kernel, measure: Measure) -> None:

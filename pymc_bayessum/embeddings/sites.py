@@ -1,7 +1,6 @@
 """Closed embeddings on vectors of sites."""
 
 import math
-from functools import singledispatch
 
 import numpy as np
 from scipy import special
@@ -117,26 +116,19 @@ def _with_itself(kernel: ExpHamming, measure: SiteMeasure) -> float:
     return value
 
 
-@singledispatch
 def _as_forest(measure: SiteMeasure) -> TreeCategorical:
     """Write a site measure as a forest."""
-    raise NotImplementedError(f"{type(measure).__name__} is not a product, chain, tree or forest")
-
-
-@_as_forest.register
-def _(measure: TreeCategorical) -> TreeCategorical:
-    return measure
-
-
-@_as_forest.register
-def _(measure: ProductCategorical) -> TreeCategorical:
-    return TreeCategorical(measure.probs, np.zeros((0, 2)), np.zeros((0, 1, 1)))
-
-
-@_as_forest.register
-def _(measure: UniformCategorical) -> TreeCategorical:
-    probs = np.full((measure.n_sites, measure.n_states), 1.0 / measure.n_states)
-    return _as_forest(ProductCategorical(probs))
+    match measure:
+        case TreeCategorical():
+            return measure
+        case ProductCategorical():
+            probs = measure.probs
+        case UniformCategorical():
+            probs = np.full((measure.n_sites, measure.n_states), 1.0 / measure.n_states)
+        case _:
+            name = type(measure).__name__
+            raise NotImplementedError(f"{name} is not a product, chain, tree or forest")
+    return TreeCategorical(probs, np.zeros((0, 2)), np.zeros((0, 1, 1)))
 
 
 def _oriented_tables(measure: TreeCategorical, order: list[tuple[int, int]]) -> list[np.ndarray]:

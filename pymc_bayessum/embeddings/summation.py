@@ -31,6 +31,7 @@ class NotSummable(ValueError):
     """A measure cannot be reduced to a moderate number of weighted points."""
 
 
+@singledispatch
 def weighted_points(measure: Measure, growth: float | None) -> tuple[Points, np.ndarray]:
     """Points and masses that stand for a measure to machine precision.
 
@@ -51,15 +52,6 @@ def weighted_points(measure: Measure, growth: float | None) -> tuple[Points, np.
     NotSummable
         When there are too many points, or infinitely many without order.
     """
-    return _reduce(measure, 0.0 if growth is None else growth)
-
-
-@singledispatch
-def _reduce(measure: Measure, growth: float) -> tuple[Points, np.ndarray]:
-    return _listed(measure)
-
-
-def _listed(measure: Measure) -> tuple[Points, np.ndarray]:
     size = measure.support.size
     if size > POINT_LIMIT:
         count = "infinitely many" if math.isinf(size) else f"{size:.3g}"
@@ -68,27 +60,27 @@ def _listed(measure: Measure) -> tuple[Points, np.ndarray]:
     return points, np.exp(measure.log_prob(points))
 
 
-@_reduce.register
-def _(measure: IntegerMeasure, growth: float) -> tuple[Points, np.ndarray]:
+@weighted_points.register
+def _(measure: IntegerMeasure, growth: float | None) -> tuple[Points, np.ndarray]:
     for log_eps in (CAREFUL, PLAIN):
-        low, high = measure.effective_range(log_eps, growth)
+        low, high = measure.effective_range(log_eps, growth or 0.0)
         if high - low < POINT_LIMIT:
             points = np.arange(low, high + 1)
             return points, np.exp(measure.log_prob(points))
     raise NotSummable(f"it spreads over {high - low + 1} integers, too many to sum over")
 
 
-@_reduce.register
-def _(measure: Mixture, growth: float) -> tuple[Points, np.ndarray]:
-    parts = [_reduce(part, growth) for part in measure.measures]
+@weighted_points.register
+def _(measure: Mixture, growth: float | None) -> tuple[Points, np.ndarray]:
+    parts = [weighted_points(part, growth) for part in measure.measures]
     weights = [w * p[1] for w, p in zip(measure.weights, parts, strict=True)]
     return concatenate([p[0] for p in parts]), np.concatenate(weights)
 
 
-@_reduce.register
-def _(measure: Product, growth: float) -> tuple[Points, np.ndarray]:
-    x, wx = _reduce(measure.first, growth)
-    y, wy = _reduce(measure.second, growth)
+@weighted_points.register
+def _(measure: Product, growth: float | None) -> tuple[Points, np.ndarray]:
+    x, wx = weighted_points(measure.first, growth)
+    y, wy = weighted_points(measure.second, growth)
     n, m = len(wx), len(wy)
     if n * m > POINT_LIMIT:
         raise NotSummable(f"it comes to {n} times {m} pairs, too many to sum over")
@@ -96,9 +88,9 @@ def _(measure: Product, growth: float) -> tuple[Points, np.ndarray]:
     return (take(x, first), take(y, second)), wx[first] * wy[second]
 
 
-@_reduce.register
-def _(measure: Pushforward, growth: float) -> tuple[Points, np.ndarray]:
-    points, weights = _reduce(measure.measure, growth)
+@weighted_points.register
+def _(measure: Pushforward, growth: float | None) -> tuple[Points, np.ndarray]:
+    points, weights = weighted_points(measure.measure, growth)
     return measure.forward(points), weights
 
 

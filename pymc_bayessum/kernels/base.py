@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, override
+from typing import Any, ClassVar, override
 
 import numpy as np
 
@@ -127,8 +127,9 @@ class _OfTwo(Kernel):
 
 
 @dataclass(frozen=True)
-class _OfOne(Kernel):
+class _OnPart(Kernel):
     base: Kernel
+    part: ClassVar[int]
 
     def __post_init__(self) -> None:
         _require_kernel("base", self.base)
@@ -137,6 +138,20 @@ class _OfOne(Kernel):
     @override
     def growth(self) -> float | None:
         return self.base.growth
+
+    @override
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.base(_part(x, self.part), _part(y, self.part))
+
+    @override
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.base.diagonal(_part(x, self.part))
+
+    @override
+    def accepts(self, support: Support) -> bool:
+        if not isinstance(support, Pair):
+            return False
+        return self.base.accepts((support.first, support.second)[self.part])
 
 
 class Sum(_OfTwo):
@@ -233,7 +248,7 @@ class Scaled(Kernel):
         return self.base.accepts(support)
 
 
-class First(_OfOne):
+class First(_OnPart):
     """A kernel on the first parts of pairs, k((x, y), (x', y')) = base(x, x').
 
     Parameters
@@ -247,20 +262,10 @@ class First(_OfOne):
     [[3.0]]
     """
 
-    @override
-    def __call__(self, x: Points, y: Points) -> np.ndarray:
-        return self.base(_part(x, 0), _part(y, 0))
-
-    @override
-    def diagonal(self, x: Points) -> np.ndarray:
-        return self.base.diagonal(_part(x, 0))
-
-    @override
-    def accepts(self, support: Support) -> bool:
-        return isinstance(support, Pair) and self.base.accepts(support.first)
+    part = 0
 
 
-class Second(_OfOne):
+class Second(_OnPart):
     """A kernel on the second parts of pairs, k((x, y), (x', y')) = base(y, y').
 
     Parameters
@@ -274,17 +279,7 @@ class Second(_OfOne):
     [[8.0]]
     """
 
-    @override
-    def __call__(self, x: Points, y: Points) -> np.ndarray:
-        return self.base(_part(x, 1), _part(y, 1))
-
-    @override
-    def diagonal(self, x: Points) -> np.ndarray:
-        return self.base.diagonal(_part(x, 1))
-
-    @override
-    def accepts(self, support: Support) -> bool:
-        return isinstance(support, Pair) and self.base.accepts(support.second)
+    part = 1
 
 
 class Tensor(_OfTwo):

@@ -67,16 +67,13 @@ class Brownian(Kernel):
 
     shift: float = 1.0
 
+    growth = 0.5
+
     def __post_init__(self) -> None:
         shift = real("shift", self.shift)
         if shift < 0.0:
             raise ValueError(f"shift must be at least zero, got {shift}")
         object.__setattr__(self, "shift", shift)
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        return 0.5
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
@@ -185,6 +182,8 @@ class Matern(Kernel):
     lengthscale: float
     transform: Literal["sqrt"] | Callable[[np.ndarray], np.ndarray] | None = None
 
+    growth = 0.0
+
     def __post_init__(self) -> None:
         nu = positive("nu", self.nu)
         if nu - 0.5 != int(nu - 0.5):
@@ -195,11 +194,6 @@ class Matern(Kernel):
             )
         object.__setattr__(self, "nu", nu)
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        return 0.0
 
     @property
     def rate(self) -> float:
@@ -301,13 +295,10 @@ class SquaredExponential(Kernel):
 
     lengthscale: float
 
+    growth = 0.0
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        return 0.0
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Functions by kernel and measure type: how closed forms and solvers are found."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,13 +34,7 @@ class Registry[F: Callable[..., Any]]:
         self.entries: dict[tuple[type, type], F] = {}
 
     def register(self, kernel_type: type, measure_type: type) -> Callable[[F], F]:
-        """Decorate a function to enter it for a pair of types.
-
-        Parameters
-        ----------
-        kernel_type : type of Kernel
-        measure_type : type of Measure
-        """
+        """Decorate a function to enter it for a kernel class and a measure class."""
         if not (isinstance(kernel_type, type) and issubclass(kernel_type, Kernel)):
             raise TypeError(f"kernel_type must be a kernel class, got {kernel_type!r}")
         if not (isinstance(measure_type, type) and issubclass(measure_type, Measure)):
@@ -54,11 +48,9 @@ class Registry[F: Callable[..., Any]]:
 
     def find(self, kernel: Kernel, measure: Measure | None) -> Iterator[F]:
         """Functions for a pair, the most specific first; without a measure all of the kernel."""
+        kinds = dict.fromkeys(kind for _, kind in self.entries)
         for kernel_type in type(kernel).__mro__:
-            kinds: Iterable[type] = (
-                [kind for _, kind in self.entries] if measure is None else type(measure).__mro__
-            )
-            for measure_type in dict.fromkeys(kinds):
+            for measure_type in kinds if measure is None else type(measure).__mro__:
                 if (kernel_type, measure_type) in self.entries:
                     yield self.entries[kernel_type, measure_type]
 

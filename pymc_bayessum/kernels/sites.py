@@ -82,13 +82,10 @@ class ExpHamming(Kernel):
 
     decay: float
 
+    growth = 0.0
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay", positive("decay", self.decay))
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        return 0.0
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
@@ -116,10 +113,7 @@ class Tanimoto(Kernel):
     [[0.3333, 0.0]]
     """
 
-    @property
-    @override
-    def growth(self) -> float | None:
-        return 0.0
+    growth = 0.0
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

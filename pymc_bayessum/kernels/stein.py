@@ -218,17 +218,14 @@ class Stein(Kernel):
     log_prob: Callable[[np.ndarray], Any]
     n_states: int
 
+    growth = 0.0
+
     def __post_init__(self) -> None:
         if not isinstance(self.base, Kernel):
             raise TypeError(f"base must be a kernel, got {self.base!r}")
         if not callable(self.log_prob):
             raise TypeError(f"log_prob must be callable, got {self.log_prob!r}")
         object.__setattr__(self, "n_states", integer("n_states", self.n_states, 2))
-
-    @property
-    @override
-    def growth(self) -> float | None:
-        return 0.0
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

@@ -25,6 +25,12 @@ LOG_TAIL_CHANCE = math.log(1e-18)
 #: Longest stretch of integers that is ever listed.
 RANGE_LIMIT = 2**25
 
+#: Longest stretch of integers that a rule sums one by one.
+STRETCH_LIMIT = 2**22
+
+#: The tail left out of such a sum weighs less than exp of this, relative to the last node's mass.
+LOG_NEGLIGIBLE = -42.0
+
 
 class Measure(ABC):
     """A measure on a discrete set, an interval, or a product of such.
@@ -255,6 +261,42 @@ class IntegerMeasure(Measure):
                 "can be summed one by one"
             )
         return np.arange(low, high + 1)
+
+    def listed(self, last: int, growth: float = 0.0) -> tuple[np.ndarray, np.ndarray] | None:
+        """List the integers up to a tail that is negligible beside the mass at ``last``.
+
+        Parameters
+        ----------
+        last : int
+        growth : float
+            The tail is weighted with z**growth.
+
+        Returns
+        -------
+        tuple of ndarray or None
+            The integers and their log masses; ``None`` when there are too many.
+
+        Examples
+        --------
+        >>> from pymc_bayessum.measures import Counting
+        >>> Counting(2).listed(1)[0]
+        array([0, 1, 2])
+        """
+        low, high = self.effective_range(growth=growth)
+        if math.isfinite(self.ends[0]):
+            low = int(self.ends[0])
+        high = max(last, high)
+        while True:
+            if high - low > STRETCH_LIMIT:
+                return None
+            x = np.arange(low, high + 1)
+            log_prob = self.log_prob(x)
+            beyond = log_prob[x >= last]
+            peak = beyond.max()
+            log_beyond = peak + math.log(np.exp(beyond - peak).sum())
+            if self.log_tail(high, growth=growth) <= log_beyond + LOG_NEGLIGIBLE:
+                return x, log_prob
+            high += max(high - low, 64)
 
     def _sample_distinct(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Exponential clocks (Gumbel top-n), widened until the tails cannot ring before the n-th.

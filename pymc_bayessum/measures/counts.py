@@ -36,13 +36,10 @@ class Poisson(IntegerMeasure):
 
     mu: float
 
+    support = Naturals()
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", positive("mu", self.mu))
-
-    @property
-    @override
-    def support(self) -> Support:
-        return Naturals()
 
     @property
     @override
@@ -91,14 +88,11 @@ class NegativeBinomial(IntegerMeasure):
     n: float
     p: float
 
+    support = Naturals()
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", positive("n", self.n))
         object.__setattr__(self, "p", fraction("p", self.p))
-
-    @property
-    @override
-    def support(self) -> Support:
-        return Naturals()
 
     @property
     @override
@@ -142,13 +136,10 @@ class Geometric(IntegerMeasure):
 
     p: float
 
+    support = Naturals()
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", fraction("p", self.p))
-
-    @property
-    @override
-    def support(self) -> Support:
-        return Naturals()
 
     @property
     @override
@@ -189,13 +180,10 @@ class Logarithmic(IntegerMeasure):
 
     p: float
 
+    support = Naturals(1)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", fraction("p", self.p))
-
-    @property
-    @override
-    def support(self) -> Support:
-        return Naturals(1)
 
     @property
     @override
@@ -239,14 +227,11 @@ class Skellam(IntegerMeasure):
     mu1: float
     mu2: float
 
+    support = Integers()
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu1", positive("mu1", self.mu1))
         object.__setattr__(self, "mu2", positive("mu2", self.mu2))
-
-    @property
-    @override
-    def support(self) -> Support:
-        return Integers()
 
     @property
     @override

@@ -280,30 +280,25 @@ def _progress(run: "_Run", budget: int, shown: bool | None) -> Iterator[Callable
         yield advance
 
 
+@dataclass(eq=False)
 class _Run:
     """The state of a design: nodes, values, kernel, and the growing factor."""
 
-    def __init__(
-        self,
-        f: Callable[[Points], Any],
-        prior: "_Prior",
-        measure: Measure,
-        rng: np.random.Generator,
-        schedule: Callable[[int], int],
-    ) -> None:
-        self.f = f
-        self.prior = prior
-        self.measure = measure
-        self.rng = rng
-        self.schedule = schedule
-        self.batches: list[Points] = []
-        self.values: list[float] = []
-        self.history: list[Step] = []
-        self.seen: set = set()
-        self.due = 0
-        self.pending: Points | None = None
-        self.reason = "budget"
-        self.posterior = _Posterior(prior.first, measure)
+    f: Callable[[Points], Any]
+    prior: "_Prior"
+    measure: Measure
+    rng: np.random.Generator
+    schedule: Callable[[int], int]
+    batches: list[Points] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    history: list[Step] = field(default_factory=list)
+    seen: set = field(default_factory=set)
+    due: int = 0
+    pending: Points | None = None
+    reason: str = "budget"
+
+    def __post_init__(self) -> None:
+        self.posterior = _Posterior(self.prior.first, self.measure)
 
     def recall(self, result: ActiveResult) -> None:
         """Take over the nodes and values of an earlier result."""

@@ -61,15 +61,10 @@ def importance_sampling(
 
     Parameters
     ----------
-    f : callable
-        From a batch of N points to an array (N,).
-    measure : Measure
-        The measure p to sum under.
+    f, measure, n, rng
+        As for `monte_carlo`.
     proposal : Measure
         A probability q that gives mass wherever f p does.
-    n : int
-        Number of draws, at least two.
-    rng : None, int or numpy.random.Generator
 
     Returns
     -------
@@ -103,12 +98,10 @@ def russian_roulette(f: Function, measure: Measure, n: int, rng: Any = None) -> 
 
     Parameters
     ----------
-    f : callable
-        From a batch of N points to an array (N,).
-    measure : Measure
+    f, measure, rng
+        As for `monte_carlo`.
     n : int
         Expected number of evaluations, at least two.
-    rng : None, int or numpy.random.Generator
 
     Returns
     -------
@@ -145,12 +138,10 @@ def stratified(f: Function, measure: Measure, n: int, rng: Any = None) -> Estima
 
     Parameters
     ----------
-    f : callable
-        From a batch of N points to an array (N,).
-    measure : Measure
+    f, measure, rng
+        As for `monte_carlo`.
     n : int
         Number of draws, at least two for each stratum.
-    rng : None, int or numpy.random.Generator
 
     Returns
     -------

@@ -176,19 +176,8 @@ def best_of(
 ) -> Selection:
     """Pick among candidates, without checks or warnings, and with any functions in the mean.
 
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-    nodes : batch of N distinct points
-    values : ndarray of shape (N,)
-    columns : ndarray of shape (N, P), optional
-        Functions at the nodes whose coefficients in the mean of the process are unknown; the
-        likelihood is then the restricted one, of what they do not explain.
-    jitter : float, optional
-
-    Returns
-    -------
-    Selection
+    With ``columns`` (N, P), functions at the nodes whose coefficients are unknown, the likelihood
+    is the restricted one: of what they do not explain.
 
     Examples
     --------

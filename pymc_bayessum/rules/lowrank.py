@@ -24,7 +24,7 @@ from pymc_bayessum.embeddings import embed
 from pymc_bayessum.kernels import Kernel, Stein
 from pymc_bayessum.kernels.base import Blocks, upper_blocks
 from pymc_bayessum.measures import Measure
-from pymc_bayessum.measures.supports import Points, take
+from pymc_bayessum.measures.supports import Points, Support, take
 from pymc_bayessum.rules.rule import Rule, bayes_sum, distinct_points, reach_of
 from pymc_bayessum.rules.stein import stein_points
 from pymc_bayessum.solve.gram import MeanSpaceGram
@@ -123,24 +123,34 @@ def nystroem_rule(
             "bayes_sum takes it on thousands of nodes as it is"
         )
     steps = integer("refine", refine)
-    if measure is None:
-        if not isinstance(kernel, Stein):
-            raise ValueError("measure may be None for a Stein kernel only")
-        points, support = stein_points(kernel, nodes)
-    elif isinstance(measure, Measure):
-        points, support = distinct_points(measure.support, nodes), measure.support
-    else:
-        raise TypeError(f"measure must be a Measure, got {measure!r}")
+    points, support = _checked_nodes(kernel, measure, nodes)
     partial = pivoted_cholesky(kernel, points, rank, rng)
-    gram = partial.gram
-    system, start = _system(kernel, measure, points, partial, gram)
+    gram, n = partial.gram, len(partial.diagonal)
+    if measure is None:
+        target, initial_error = np.ones(n), 0.0
+        start = gram.solve(target)
+    else:
+        embedding = embed(kernel, measure)
+        target, initial_error = embedding.mean(points), embedding.initial_error
+        start = _projected_weights(partial, target, gram.jitter)
+
+    def finished(solution: np.ndarray, product: np.ndarray) -> tuple[np.ndarray, float]:
+        """Weights and exact variance from a solution a and K a."""
+        if measure is None:
+            total = float(solution.sum())
+            return solution / total, float(solution @ product) / total**2
+        return solution, float(initial_error - 2.0 * solution @ target + solution @ product)
+
     product = _product(partial.blocks, start)
-    unrefined = system.finished(start, product)[1]
-    solution, product = _refined(partial.blocks, gram, system.target, start, product, steps)
-    weights, variance = system.finished(solution, product)
-    loss = system.loss(gram, product, variance)
+    unrefined = finished(start, product)[1]
+    solution, product = _refined(partial.blocks, gram, target, start, product, steps)
+    weights, variance = finished(solution, product)
+    left = target - product
+    loss = float(left @ gram.solve(left))
+    if measure is None:
+        # In the space of weights that sum to one: the variance is 1 / (1'a) at the solution.
+        loss *= variance**2
     variance, clipped = max(variance, 0.0), max(-variance, 0.0)
-    n = len(weights)
     return LowRankRule(
         nodes=points,
         weights=weights,
@@ -159,48 +169,16 @@ def nystroem_rule(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _System:
-    """The system K a = target, and what becomes of its approximate solutions."""
-
-    target: np.ndarray
-    initial_error: float
-    sums_to_one: bool
-
-    def finished(self, solution: np.ndarray, product: np.ndarray) -> tuple[np.ndarray, float]:
-        """Weights and exact variance from a solution a and K a."""
-        if self.sums_to_one:
-            total = float(solution.sum())
-            return solution / total, float(solution @ product) / total**2
-        explained = 2.0 * solution @ self.target - solution @ product
-        return solution, float(self.initial_error - explained)
-
-    def loss(self, gram: LowRankGram, product: np.ndarray, variance: float) -> float:
-        """Estimate what the variance still lies above that of the exact solution."""
-        left = self.target - product
-        loss = float(left @ gram.solve(left))
-        # In the space of weights that sum to one the variance is 1 / (1'a) at the solution.
-        return loss * variance**2 if self.sums_to_one else loss
-
-
-def _system(
-    kernel: Kernel,
-    measure: Measure | None,
-    points: Points,
-    partial: PivotedCholesky,
-    gram: LowRankGram,
-) -> tuple[_System, np.ndarray]:
-    """Return the system of a rule and the low-rank solution that refinement starts from."""
-    if measure is None:
-        ones = np.ones(len(partial.diagonal))
-        return _System(ones, 0.0, True), gram.solve(ones)
-    embedding = embed(kernel, measure)
-    mean, factor = embedding.mean(points), partial.factor
-    reduced = solve_triangular(factor[partial.pivots], mean[partial.pivots], lower=True)
-    normal = factor.T @ factor
-    normal[np.diag_indices_from(normal)] += gram.jitter
-    start = factor @ cho_solve((cholesky(normal, lower=True), True), reduced)
-    return _System(mean, embedding.initial_error, False), start
+def _checked_nodes(
+    kernel: Kernel, measure: Measure | None, nodes: Points
+) -> tuple[Points, Support]:
+    if isinstance(measure, Measure):
+        return distinct_points(measure.support, nodes), measure.support
+    if measure is not None:
+        raise TypeError(f"measure must be a Measure, got {measure!r}")
+    if not isinstance(kernel, Stein):
+        raise ValueError("measure may be None for a Stein kernel only")
+    return stein_points(kernel, nodes)
 
 
 def pivot_rule(
@@ -242,6 +220,14 @@ def pivot_rule(
     points = distinct_points(measure.support, candidates)
     partial = pivoted_cholesky(kernel, points, rank, rng)
     return bayes_sum(kernel, measure, take(points, partial.pivots))
+
+
+def _projected_weights(partial: PivotedCholesky, mean: np.ndarray, noise: float) -> np.ndarray:
+    factor = partial.factor
+    reduced = solve_triangular(factor[partial.pivots], mean[partial.pivots], lower=True)
+    normal = factor.T @ factor
+    normal[np.diag_indices_from(normal)] += noise
+    return factor @ cho_solve((cholesky(normal, lower=True), True), reduced)
 
 
 def _product(blocks: Blocks, vector: np.ndarray) -> np.ndarray:

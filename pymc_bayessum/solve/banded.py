@@ -33,7 +33,6 @@ from pymc_bayessum.kernels import IntegratedBrownian, Matern
 from pymc_bayessum.measures import Counting, IntegerMeasure, Measure
 from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import Gram
-from pymc_bayessum.solve.listing import listed_masses
 from pymc_bayessum.solve.panels import (
     Frame,
     Remainder,
@@ -215,7 +214,8 @@ def solve_process(
     atoms = Atoms.of_measure(process, measure, x)
     if atoms is None:
         return None
-    low, high = min(t[0], atoms.lowest), max(t[-1], atoms.highest)
+    first, last = process.warp(np.array(atoms.ends))
+    low, high = min(t[0], first), max(t[-1], last)
     if panel_count(process, low, high, len(t)) > PANEL_LIMIT:
         return None
     frame = Frame.of_nodes(process, t, low, high)
@@ -252,21 +252,16 @@ def solve_spline(
     kernel: IntegratedBrownian, measure: Measure | None, points: Points, jitter: float | None
 ) -> Solution | None:
     """Solve in the differences that free polynomials leave; no other way holds these."""
-    nodes = np.asarray(points)
-    if nodes.ndim != 1:
-        return None
-    process = MarkovProcess.of_spline(kernel)
-    if measure is None:
-        return solve_process(process, measure, nodes, jitter)
+    process, nodes = MarkovProcess.of_spline(kernel), np.asarray(points)
     solution = None
-    if isinstance(measure, IntegerMeasure):
-        if len(nodes) < process.n:
+    if nodes.ndim == 1 and (measure is None or isinstance(measure, IntegerMeasure)):
+        if measure is not None and len(nodes) < process.n:
             raise ValueError(
                 f"nodes: a kernel with free polynomials of degree {process.n - 1} needs at least "
                 f"{process.n} nodes, got {len(nodes)}"
             )
         solution = solve_process(process, measure, nodes, jitter)
-    if solution is None:
+    if solution is None and measure is not None:
         raise ValueError(
             f"{kernel} leaves polynomials free, which is done for measures on the integers that "
             f"can be listed, got {measure}"
@@ -318,7 +313,7 @@ class Atoms:
         if isinstance(measure, Counting) and process.unwarp is not None:
             ends = (0.0, float(measure.maximum))
             return cls(process, nodes, np.ones(len(nodes)), None, None, ends)
-        listed = listed_masses(measure, int(nodes[-1]), growth=float(process.n - 1))
+        listed = measure.listed(int(nodes[-1]), growth=float(process.n - 1))
         if listed is None:
             return None
         x, mass = listed[0].astype(float), np.exp(listed[1])
@@ -330,16 +325,6 @@ class Atoms:
         at_nodes[place[is_node]] = mass[is_node]
         keep = ~is_node & (mass > 0.0)
         return cls(process, nodes, at_nodes, x[keep], mass[keep], (x[0], x[-1]))
-
-    @property
-    def lowest(self) -> float:
-        """Smallest integer of the sum, in t."""
-        return float(self.process.warp(np.array(self.ends[:1]))[0])
-
-    @property
-    def highest(self) -> float:
-        """Largest integer of the sum, in t."""
-        return float(self.process.warp(np.array(self.ends[1:]))[0])
 
     def condensed(self, frame: Frame, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Replace the integers in each panel by at most ``count`` points: a discrete Gauss rule.

@@ -15,7 +15,6 @@ from pymc_bayessum.kernels import Brownian
 from pymc_bayessum.measures import Counting, IntegerMeasure
 from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import Gram
-from pymc_bayessum.solve.listing import listed_masses
 from pymc_bayessum.solve.registry import Solution, register
 
 __all__ = ["BrownianGram"]
@@ -84,7 +83,7 @@ def solve_brownian(
     if isinstance(measure, Counting):
         ascending, variance = _counting(x, measure.maximum, kernel.shift)
     else:
-        listed = listed_masses(measure, int(x[-1]))
+        listed = measure.listed(int(x[-1]))
         if listed is None:
             return None
         ascending, variance = _summed(x, *listed, kernel.shift)

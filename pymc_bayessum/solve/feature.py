@@ -22,7 +22,6 @@ from pymc_bayessum.kernels import Polynomial
 from pymc_bayessum.measures import IntegerMeasure
 from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import Gram
-from pymc_bayessum.solve.listing import listed_masses
 from pymc_bayessum.solve.registry import Solution, register
 
 __all__ = ["PolynomialGram"]
@@ -172,7 +171,7 @@ def solve_polynomial(
     degree = kernel.degree
     listed = None
     if measure is not None:
-        listed = listed_masses(measure, int(nodes.max()), growth=2.0 * degree)
+        listed = measure.listed(int(nodes.max()), growth=2.0 * degree)
         if listed is None:
             return None
     gram = PolynomialGram.of_nodes(nodes, degree)

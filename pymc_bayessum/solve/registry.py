@@ -122,18 +122,7 @@ def solve(
 
 
 def factorize(kernel: Kernel, points: Points, jitter: float | None = None) -> Gram:
-    """Factorise the Gram matrix of a kernel on distinct points, by the cheapest exact way.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    points : batch of N points
-    jitter : float, optional
-        Added to the diagonal; by default the smallest that works.
-
-    Returns
-    -------
-    Gram
+    """Factorise the Gram matrix of a kernel on distinct points: `solve` without a measure.
 
     Examples
     --------
