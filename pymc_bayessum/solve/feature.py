@@ -22,6 +22,7 @@ from pymc_bayessum.kernels import Polynomial
 from pymc_bayessum.measures import IntegerMeasure
 from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import Gram
+from pymc_bayessum.solve.panels import lanczos
 from pymc_bayessum.solve.registry import Solution, register
 
 __all__ = ["PolynomialGram"]
@@ -118,20 +119,8 @@ class Recurrence:
     def of_nodes(cls, x: np.ndarray, count: int) -> "Recurrence":
         """Lanczos process with the nodes on the diagonal."""
         centre, scale = 0.5 * (x.min() + x.max()), max(0.5 * float(np.ptp(x)), 1.0)
-        s = (x - centre) / scale
-        basis = np.zeros((len(x), count))
-        basis[:, 0] = 1.0 / math.sqrt(len(x))
-        alpha, beta = np.zeros(count), np.zeros(count)
-        for k in range(count):
-            rest = s * basis[:, k]
-            alpha[k] = rest @ basis[:, k]
-            if k + 1 == count:
-                break
-            for _ in range(2):  # twice is enough to stay orthogonal
-                rest = rest - basis[:, : k + 1] @ (rest @ basis[:, : k + 1])
-            beta[k + 1] = np.linalg.norm(rest)
-            basis[:, k + 1] = rest / beta[k + 1]
-        return cls(float(centre), scale, alpha, beta, basis)
+        start = np.full(len(x), 1.0 / math.sqrt(len(x)))
+        return cls(float(centre), scale, *lanczos((x - centre) / scale, start, count))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         """Return the polynomials at other points, shape (M, P)."""

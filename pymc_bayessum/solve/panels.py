@@ -208,6 +208,38 @@ def gauss_from_recurrence(
     return points, np.square(vectors[:, 0, :])
 
 
+def lanczos(
+    s: np.ndarray, start: np.ndarray, count: int, least: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Recurrence of the polynomials orthonormal at points s, by the Lanczos process.
+
+    beta_(k+1) q_(k+1) = (s - alpha_k) q_k - beta_k q_(k-1), begun with the unit vector ``start``
+    and ended where beta falls to ``least``.
+
+    Returns
+    -------
+    alpha, beta : ndarray of shape (count,)
+    basis : ndarray of shape (N, count)
+        The polynomials at the points, times ``start``.
+    """
+    basis = np.zeros((len(s), count))
+    basis[:, 0] = start
+    alpha, beta = np.zeros(count), np.zeros(count)
+    for k in range(count):
+        rest = s * basis[:, k]
+        alpha[k] = rest @ basis[:, k]
+        if k + 1 == count:
+            break
+        for _ in range(2):  # twice is enough to stay orthogonal
+            rest = rest - basis[:, : k + 1] @ (rest @ basis[:, : k + 1])
+        beta[k + 1] = np.linalg.norm(rest)
+        if beta[k + 1] <= least:
+            beta[k + 1] = 0.0
+            break
+        basis[:, k + 1] = rest / beta[k + 1]
+    return alpha, beta, basis
+
+
 def discrete_gauss(x: np.ndarray, mass: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss rule of ``count`` points for masses on more points than that, by the Lanczos process.
 
@@ -221,23 +253,9 @@ def discrete_gauss(x: np.ndarray, mass: np.ndarray, count: int) -> tuple[np.ndar
     middle, half = 0.5 * (x[0] + x[-1]), 0.5 * (x[-1] - x[0])
     s = (x - middle) / half
     total = mass.sum()
-    vectors = [np.sqrt(mass / total)]
-    alpha, root_beta = np.zeros(count), np.zeros(count - 1)
-    for k in range(count):
-        alpha[k] = (s * vectors[k]) @ vectors[k]
-        if k == count - 1:
-            break
-        rest = s * vectors[k]
-        for _ in range(2):  # twice is enough to stay orthogonal
-            for vector in vectors:
-                rest = rest - (rest @ vector) * vector
-        root_beta[k] = np.linalg.norm(rest)
-        if root_beta[k] < 1e-13:
-            # The mass sits on fewer points than asked for: the rest get none.
-            root_beta[k] = 0.0
-            break
-        vectors.append(rest / root_beta[k])
-    points, share = gauss_from_recurrence(alpha[None], root_beta[None])
+    # Where the mass sits on fewer points than asked for the rest get none.
+    alpha, beta, _ = lanczos(s, np.sqrt(mass / total), count, least=1e-13)
+    points, share = gauss_from_recurrence(alpha[None], beta[None, 1:])
     return middle + half * points[0], total * share[0]
 
 
