@@ -218,6 +218,7 @@ def _as_dataset(
         "ess": weights.ess,
         "times": ("normalizer", evaluator.counts(first)),
         "reference": ("normalizer", [part.description for part in parts]),
+        "doubt": ("normalizer", [part.doubt for part in parts]),
     }
     coords = {dim: posterior[dim].values for dim in dims[:2]}
     coords["normalizer"] = np.array([part.name for part in parts])

@@ -49,6 +49,11 @@ class Part(NamedTuple):
         """What it is held against, in words."""
         return "none" if self.reference is None else self.reference.description
 
+    @property
+    def doubt(self) -> str:
+        """Why nothing it says can be believed, where the reference knows of a reason."""
+        return getattr(self.reference, "doubt", None) or ""
+
 
 class Seen(NamedTuple):
     """One normaliser at one draw, in numbers: means over its rows, unless said otherwise.

@@ -221,6 +221,10 @@ class PottsRule:
             f"of the log ratio stays below {V_LIMIT}"
         )
 
+    def v(self, theta: np.ndarray) -> float:
+        """Variance V of the log ratio of model and base, on draws that are not among the nodes."""
+        return float((self._test_statistics @ theta - self._test_log_base).var(ddof=1))
+
     def report(self, h: Any = None, J: Any = None, n_rows: int = 1) -> dict[str, Any]:
         """Tell what there is to know before trusting it, from draws that are not among the nodes.
 
@@ -241,7 +245,7 @@ class PottsRule:
         theta = self.point if h is None and J is None else numeric_parameters(self.layout, h, J)
         ratio = self._test_statistics @ theta - self._test_log_base
         terms = np.exp(ratio - ratio.max())
-        variance = float(ratio.var(ddof=1))
+        variance = self.v(theta)
         error = float(self.sd_at(np, theta))
         return {
             "method": f"BayesSum, {type(self.base).__name__} base",

@@ -1,7 +1,6 @@
 """Potts and Ising models on any graph, with their normalising constant."""
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -23,12 +22,12 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.default_anchors import default_rule
 from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_within
-from pymc_bayessum.graphs.energies import row_logp, symbolic_energy
+from pymc_bayessum.graphs.energies import row_logp
 from pymc_bayessum.graphs.exact import ExactNormalizer
+from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
-from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["Ising", "Potts"]
@@ -148,64 +147,6 @@ def _log_z(normalizer: GraphNormalizer, layout: PottsLayout, h: Any, J: Any) -> 
     if normalizer.layout != layout:
         h, J = layout.expand(h, J)
     return normalizer.log_z(h, J)
-
-
-@dataclass(frozen=True, eq=False)
-class RuleNormalizer:
-    """A plain rule over the states of a graph as its normaliser.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    rule : Rule
-        With nodes (N, L) in the alphabet of the layout.
-    """
-
-    layout: PottsLayout
-    rule: Rule
-
-    def __post_init__(self) -> None:
-        """Check that the nodes are rows of states."""
-        nodes = self.rule.nodes
-        n_sites = self.layout.n_sites
-        if isinstance(nodes, tuple) or nodes.ndim != 2 or nodes.shape[1] != n_sites:
-            shape = "a pair" if isinstance(nodes, tuple) else nodes.shape
-            raise ValueError(f"normalizer must have nodes of shape (N, {n_sites}), got {shape}")
-        if nodes.dtype.kind not in "iu" or not self.layout.valid(nodes).all():
-            raise ValueError("normalizer has nodes with states that the model does not have")
-
-    @property
-    def predicted_error(self) -> float:
-        """Not known before the parameters are: see its report."""
-        return float("nan")
-
-    @property
-    def reach(self) -> str:
-        """Parameters whose mass the nodes can see."""
-        return f"parameters whose mass {len(self.rule)} fixed nodes can see"
-
-    def log_z(self, h: Any, J: Any) -> TensorVariable:
-        """Return the symbolic log Z."""
-        layout = self.layout
-        h, J = pt.as_tensor_variable(h), pt.as_tensor_variable(J)
-        if h.type.ndim > len(layout.field_shape) or J.type.ndim > len(layout.coupling_shape):
-            # The axis of the nodes comes last, after all batch dimensions.
-            h = pt.expand_dims(h, h.type.ndim - len(layout.field_shape))
-            J = pt.expand_dims(J, J.type.ndim - len(layout.coupling_shape))
-        return log_normalizer(
-            lambda nodes: symbolic_energy(layout, layout.encode(nodes), h, J),
-            self.rule,
-        )
-
-    def report(self) -> dict[str, Any]:
-        """Return the size and the variance of the rule."""
-        return {
-            "normalizer": "rule",
-            "n_nodes": len(self.rule),
-            "variance": float(self.rule.variance),
-            "predicted_error": self.predicted_error,
-            "reach": self.reach,
-        }
 
 
 def _warn_of_noisy_curvature(name: str, rule: AnchoredRule) -> None:

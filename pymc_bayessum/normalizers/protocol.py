@@ -41,7 +41,11 @@ class ReferenceValue(NamedTuple):
 
 
 class Reference(Protocol):
-    """Something better than the normaliser, evaluated draw by draw."""
+    """Something better than the normaliser, evaluated draw by draw.
+
+    A reference that has a reason why the draws cannot be trusted whatever it says gives it as an
+    attribute ``doubt``, in words.
+    """
 
     @property
     def description(self) -> str:

@@ -21,7 +21,7 @@ from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference
 from pymc_bayessum.normalizers.references import rule_reference
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["RuleSum", "log_normalizer"]
+__all__ = ["RuleSum", "log_normalizer", "sum_by"]
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,25 @@ def log_normalizer(
     >>> bool(np.isclose(log_z.eval(), np.log(2.0)))
     True
     """
+    normalizer = RuleSum(rule)
+    log_z = sum_by(normalizer, log_f, shift=shift)
+    return (log_z, normalizer.sd(pt, log_z.owner.inputs[1])) if return_sd else log_z
+
+
+def sum_by(normalizer: RuleSum, log_f: Any, *beside: Any, shift: Any = None) -> TensorVariable:
+    """Return the symbolic log Z of a rule's normaliser.
+
+    Parameters
+    ----------
+    normalizer : RuleSum
+    log_f : tensor of shape (..., N), or callable
+        As for `log_normalizer`.
+    *beside : tensor
+        What else the normaliser's reference asks for, after the log summand and the nodes.
+    shift : tensor of the batch shape, optional
+        As for `log_normalizer`.
+    """
+    rule = normalizer.rule
     nodes: tuple[Any, ...] = ()
     if callable(log_f):
         nodes = _as_constants(rule.nodes)
@@ -155,10 +174,8 @@ def log_normalizer(
                 f"shift must have the batch shape of log_f, without the axis of the nodes: at most "
                 f"{log_f.type.ndim - 1} dimensions, got {shift.type.ndim}"
             )
-    normalizer = RuleSum(rule)
     value = normalizer.signed_sum(log_f, shift)
-    log_z = node.log_z(normalizer, log_f, *nodes, value=value)
-    return (log_z, normalizer.sd(pt, log_f)) if return_sd else log_z
+    return node.log_z(normalizer, log_f, *nodes, *beside, value=value)
 
 
 def _as_constants(nodes: Any) -> tuple[Any, ...]:

@@ -34,6 +34,9 @@ class Estimate(Protocol):
     def sd_at(self, xp: Any, theta: Any) -> Any:
         """Its predicted standard error."""
 
+    def v(self, theta: np.ndarray) -> float:
+        """Variance of the log ratio between a parameter vector and where it has nodes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Estimated:

@@ -14,6 +14,8 @@ __all__ = ["AnchoredReference"]
 ANCHORED_NODES = 8_000
 #: Principal axes of the posterior with an anchor on either side, where there are not more.
 MOST_AXES = 4
+#: V of the estimate at the posterior mean beyond which draws there tell of the estimate alone.
+HOPELESS = 50.0
 
 
 class AnchoredReference:
@@ -24,6 +26,8 @@ class AnchoredReference:
     """
 
     description = f"{2 * ANCHORED_NODES} states drawn around the posterior mean, where both agree"
+
+    doubt: str | None = None
 
     def __init__(self, rule: Any, asked: Asked):
         thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
@@ -39,6 +43,12 @@ class AnchoredReference:
             )
             for _ in range(2)
         ]
+        variance = rule.v(anchors[0])
+        if variance > HOPELESS:
+            self.doubt = (
+                f"the anchors are too far from the draws: V is {variance:.3g} there, and beyond "
+                f"{HOPELESS:g} log Z is a guess"
+            )
         level = rule.log_z_at(np, anchors[0])
         self.levels = [float(level - half.log_z_at(np, anchors[0])) for half in self.halves]
 
