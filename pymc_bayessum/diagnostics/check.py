@@ -218,7 +218,6 @@ def _as_dataset(
         "ess": weights.ess,
         "times": ("normalizer", evaluator.counts(first)),
         "reference": ("normalizer", [part.description for part in parts]),
-        "doubt": ("normalizer", [part.doubt for part in parts]),
     }
     coords = {dim: posterior[dim].values for dim in dims[:2]}
     coords["normalizer"] = np.array([part.name for part in parts])
@@ -228,6 +227,7 @@ def _as_dataset(
         "ess": weights.ess,
         "shift": weights.shift,
         "draws": log_ratio.size,
+        "doubt": next((part.doubt for part in parts if part.doubt), ""),
     }
     return xr.Dataset(variables, coords, attrs)
 

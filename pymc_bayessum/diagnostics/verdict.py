@@ -97,9 +97,8 @@ def _trouble(check: xr.Dataset) -> str | None:
             f"log Z does not exist at {absent} of {n_draws} draws: the sum over the nodes is not "
             "positive there, or not answered for"
         )
-    doubts = [doubt for doubt in check["doubt"].values if doubt]
-    if doubts:
-        return doubts[0]
+    if check.attrs["doubt"]:
+        return check.attrs["doubt"]
     unchecked = check["reference"].values == "none"
     if unchecked.any():
         stated = check["log_z_sd"].values.max(axis=(0, 1)) * check["times"].values

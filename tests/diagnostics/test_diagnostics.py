@@ -152,7 +152,6 @@ def test_a_heavy_tail_of_nearly_equal_weights_is_no_reason_for_distrust():
                 "log_weight": (dims[:2], weights.log_weights[None]),
                 "times": ("normalizer", [1.0]),
                 "reference": ("normalizer", ["exact"]),
-                "doubt": ("normalizer", [""]),
             },
             attrs={
                 "khat": weights.khat,
@@ -160,6 +159,7 @@ def test_a_heavy_tail_of_nearly_equal_weights_is_no_reason_for_distrust():
                 "ess": weights.ess,
                 "shift": weights.shift,
                 "draws": 400,
+                "doubt": "",
             },
         )
         assert judge_draws(group)[0] == verdict
