@@ -179,6 +179,70 @@ def test_wide_counts_are_binned():
     assert "in bins of" in drawn(pc, "xlabel")["string"]
 
 
+def tree_of(replicated, observed):
+    return xr.DataTree.from_dict(
+        {
+            "posterior_predictive": xr.Dataset({"y": (("chain", "draw", "row"), replicated[None])}),
+            "observed_data": xr.Dataset({"y": ("row", observed)}),
+        }
+    )
+
+
+def frequencies(tree, kind, **options):
+    """Observed frequencies by where they are drawn, from either picture."""
+    pc = pbs.plot_rootogram(tree, kind=kind, backend="none", **options)
+    if kind == "standing":
+        shown = drawn(pc, "observed_markers")
+        seen = np.asarray(shown["y"])
+    else:
+        shown = drawn(pc, "observed_bars")
+        seen = (np.asarray(shown["y_top"]) - np.asarray(shown["y_bottom"])) ** 2
+    return dict(zip(np.asarray(shown["x"]).astype(int), seen.round(8), strict=True)), pc
+
+
+@pytest.mark.parametrize("kind", ["standing", "hanging"])
+def test_zero_is_never_merged_into_a_bin(kind):
+    """Skewed counts over a wide range, most of them zero."""
+    rng = np.random.default_rng(5)
+    observed = rng.negative_binomial(0.2, 0.002, size=300)
+    replicated = rng.negative_binomial(0.2, 0.002, size=(50, 300))
+    shown, pc = frequencies(tree_of(replicated, observed), kind, max_bars=20)
+    assert shown[0] == (observed == 0).sum() > 0
+    assert sum(shown.values()) == pytest.approx(300)
+    assert "zero alone" in drawn(pc, "xlabel")["string"]
+
+
+@pytest.mark.parametrize("kind", ["standing", "hanging"])
+def test_ends_near_the_largest_count(kind):
+    """However far a few draws, or all of them, go; what lies beyond is in the last bar."""
+    rng = np.random.default_rng(6)
+    observed = rng.poisson(2.0, size=100)
+    replicated = rng.poisson(2.0, size=(50, 100))
+    replicated[0, 0] = 10_000
+    for far in (replicated, replicated + 50):
+        shown, pc = frequencies(tree_of(far, observed), kind)
+        assert observed.max() <= max(shown) <= observed.max() + 4
+        assert "and more" in drawn(pc, "xlabel")["string"]
+        predicted = np.asarray(drawn(pc, "predictive_markers")["y"])
+        total = predicted.sum() if kind == "standing" else (predicted**2).sum()
+        assert total == pytest.approx(100)
+
+
+@pytest.mark.parametrize("kind", ["standing", "hanging"])
+def test_counts_that_do_not_occur_are_drawn(kind):
+    observed = np.array([0, 0, 1, 1, 7])
+    replicated = np.tile(observed, (10, 1))
+    shown, _ = frequencies(tree_of(replicated, observed), kind)
+    assert shown == {0: 2, 1: 2, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 1}
+
+
+@pytest.mark.parametrize("kind", ["standing", "hanging"])
+def test_nothing_but_zeros(kind):
+    zeros = np.zeros(6, dtype=int)
+    shown, _ = frequencies(tree_of(np.tile(zeros, (10, 1)), zeros), kind)
+    assert shown == {0: 6, 1: 0}
+
+
 def test_visuals_can_be_changed_and_left_out(counts):
     visuals = {"zero_line": False, "observed_bars": {"color": "red"}}
     pc = pbs.plot_rootogram(counts, kind="hanging", backend="none", visuals=visuals)
