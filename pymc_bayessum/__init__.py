@@ -4,6 +4,7 @@ from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, norma
 from pymc_bayessum.counts import (
     CMP,
     HurdleCMP,
+    LatentCount,
     ZeroInflatedCMP,
     bambi_family,
     cmp_lam,
@@ -58,6 +59,7 @@ __all__ = [
     "EvaluationError",
     "HurdleCMP",
     "Ising",
+    "LatentCount",
     "Potts",
     "PottsFit",
     "PottsRule",

@@ -39,7 +39,13 @@ from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 from pymc_bayessum.diagnostics.laplace import mode_shift
 from pymc_bayessum.diagnostics.marginals import MOST_PARAMETERS, Moved, moved_marginals
 from pymc_bayessum.diagnostics.space import Space
-from pymc_bayessum.diagnostics.verdict import advice_on, judge_draws, judge_point, report_on
+from pymc_bayessum.diagnostics.verdict import (
+    advice_on,
+    judge_draws,
+    judge_point,
+    notes_on,
+    report_on,
+)
 
 __all__ = ["check_normalizer"]
 
@@ -161,6 +167,7 @@ def check_normalizer(
     check.attrs |= {"verdict": judgement[0], "reason": judgement[1]}
     check.attrs["advice"] = "" if judgement[0] == "good" else advice_on(check, evaluator.parts)
     check.attrs["fit"] = misfit(model, posterior, compile_kwargs)
+    check.attrs["note"] = notes_on(check, evaluator.parts)
     check.attrs["draws_available"] = count_draws(posterior)
     check.attrs["report"] = report_on(check)
     tree["normalizer"] = check

@@ -10,7 +10,7 @@ from pymc_bayessum.diagnostics.importance import MINIMUM_DRAWS
 from pymc_bayessum.diagnostics.marginals import Moved
 from pymc_bayessum.normalizers.protocol import Facts
 
-__all__ = ["UNTRUSTED", "advice_on", "judge_draws", "judge_point", "report_on"]
+__all__ = ["UNTRUSTED", "advice_on", "judge_draws", "judge_point", "notes_on", "report_on"]
 
 #: No posterior mean may move by more than this many posterior sds.
 HARMLESS_SHIFT = 0.1
@@ -129,13 +129,29 @@ def advice_on(check: xr.Dataset, parts: Sequence[Part]) -> str:
     absent = (~np.isfinite(check["log_z"].values)).any(axis=(0, 1))
     harm = np.where(absent | (check["reference"].values == "none"), np.inf, spread)
     worst = int(np.argmax(np.nan_to_num(harm, nan=np.inf, posinf=np.inf)))
-    part, seen = parts[worst], check.isel(normalizer=worst)
-    facts = Facts(
-        compared=part.reference is not None,
+    part = parts[worst]
+    return f"{part.name}: {part.found.normalizer.remedy(_facts(check, parts, worst))}"
+
+
+def notes_on(check: xr.Dataset, parts: Sequence[Part]) -> str:
+    """Say what normalisers want to be known that is no error of theirs, if they have a note."""
+    notes = []
+    for number, part in enumerate(parts):
+        note = getattr(part.found.normalizer, "note", None)
+        text = note(_facts(check, parts, number)) if note is not None else None
+        if text:
+            notes.append(f"{part.name}: {text}")
+    return "; ".join(notes)
+
+
+def _facts(check: xr.Dataset, parts: Sequence[Part], number: int) -> Facts:
+    seen = check.isel(normalizer=number)
+    return Facts(
+        compared=parts[number].reference is not None,
         beyond=float(seen["beyond"].max()),
         needed=float(seen["needed"].max()),
+        typical=float(seen["needed"].median()),
     )
-    return f"{part.name}: {part.found.normalizer.remedy(facts)}"
 
 
 def report_on(check: xr.Dataset) -> str:
@@ -176,4 +192,6 @@ def report_on(check: xr.Dataset) -> str:
     if attrs["fit"]:
         lines += [f"  {line}" for line in str(attrs["fit"]).splitlines()]
         lines.append(f"  {str(attrs['verdict']).upper()} speaks of log Z, not of fit")
+    if attrs.get("note"):
+        lines.append(f"  note: {attrs['note']}")
     return "\n".join(lines)

@@ -108,11 +108,14 @@ class Facts(NamedTuple):
         Whether there was a reference.
     beyond, needed : float
         The largest of :class:`ReferenceValue` over the draws.
+    typical : float
+        The median of ``needed`` over the draws.
     """
 
     compared: bool
     beyond: float = 0.0
     needed: float = np.nan
+    typical: float = np.nan
 
 
 @runtime_checkable

@@ -1,0 +1,374 @@
+r"""Sums over counts that find their own nodes.
+
+.. math:: \log Z(\theta) = \log \sum_{x = a}^{\infty} \exp g(x; \theta)
+
+for a summand :math:`e^g` that is a bell or falls from its left end, wherever and however wide it
+is.  No cut-off is chosen and the number of evaluations is fixed:
+
+1. a **scan** of g at numbers ever further from the left end, and two **zooms** between the
+   neighbours of the best, find the mode; a few **probes** on both sides find where g has fallen
+   by ``DEPTH``, so that what lies beyond is some :math:`10^{-10}` of the sum;
+2. the first ``GRADING`` numbers are summed one by one (a point mass at zero is among them);
+3. a bell that does not reach them gets equally spaced nodes with the spacing h as weight, of which
+   the error is about :math:`2 \exp(-2 \pi^2 \sigma^2 / h^2)` (the Poisson summation formula;
+   Trefethen and Weideman, *The exponentially convergent trapezoidal rule*, 2014); one that does is
+   summed by a panel that starts there (:mod:`~pymc_bayessum.normalizers.panels`).
+
+Nodes move with θ, in whole steps, and carry no gradient: the sum does not depend on them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba import njit
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.mode import optdb
+from pytensor.gradient import disconnected_grad, disconnected_type
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.located_rows import final_points, probe_points, zoom_points
+from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES, even_panels, graded_panels
+from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
+
+__all__ = ["N_EVALUATIONS", "LocatedSum", "Nodes", "outside_variables", "place"]
+
+#: The summand is followed until it is exp(-DEPTH) of its largest value.
+DEPTH = 24.0
+#: Distances from the left end at which the summand is first looked at.
+SCAN = np.concatenate(
+    [[0, 1, 2, 4, GRADING, 12], 16 * 2.0 ** np.arange(13), 16 * 4.0 ** np.arange(7, 17)]
+)
+#: Distances from the mode in units of the bell's width there.
+PROBES = np.array([-24.0, -12.0, -6.0, -3.0, 3.0, 6.0, 12.0, 24.0])
+N_ZOOMS = 2
+#: Where the summand reaches that many times further than its mode it is taken to be graded.
+SKEWED = 6.0
+N_NODES = GRADING + PANEL_NODES
+#: All evaluations of a summand: those that find the nodes, and the nodes.
+N_EVALUATIONS = len(SCAN) + (N_ZOOMS + 1) * len(PROBES) + N_NODES
+#: Most terms that are summed one by one for one draw.
+REFERENCE_TERMS = 2**23
+_BLOCK = 256
+
+
+@cache
+def panel_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return nodes and weights of even and then of graded panels, and the lengths of either."""
+    even, graded = even_panels(), graded_panels()
+    nodes = np.concatenate([even.nodes, graded.nodes], axis=1).astype(float)
+    return nodes, np.concatenate([even.weights, graded.weights], axis=1), even.lengths.astype(float)
+
+
+class _Points(Op):
+    """Where to look next, from the points seen so far, their values, and the left ends.
+
+    Inputs have shape (points, rows) and (rows,). The outputs move in whole steps and carry no
+    gradient.
+    """
+
+    __props__: tuple[str, ...] = ()
+    n_points = len(PROBES)
+
+    def make_node(self, x: Any, g: Any, first: Any) -> Apply:  # type: ignore[override]
+        """Take three float tensors."""
+        inputs = [pt.cast(pt.as_tensor_variable(v), "float64") for v in (x, g, first)]
+        shape = (self.n_points, inputs[2].type.shape[0])
+        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=shape)])
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Return as many points as are asked for, for every row."""
+        return [(pt.constant(self.n_points), shapes[2][0])]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """No gradient."""
+        return [disconnected_type() for _ in inputs]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Nothing is connected."""
+        return [[False] * len(node.outputs) for _ in node.inputs]
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
+        """Run the compiled loops."""
+        results = self.run(*inputs)
+        for storage, result in zip(
+            output_storage, results if isinstance(results, tuple) else (results,), strict=True
+        ):
+            storage[0] = result
+
+    @staticmethod
+    def run(x: Any, g: Any, first: Any) -> Any:
+        """Return the outputs as arrays."""
+        raise NotImplementedError
+
+
+class ZoomPoints(_Points):
+    """Points between the neighbours of the best one."""
+
+    @staticmethod
+    @njit
+    def run(x, g, first):
+        """Return the points."""
+        out = np.empty((_N_POINTS, first.size))
+        zoom_points(x, g, first, out)
+        return out
+
+
+class ProbePoints(_Points):
+    """Points on both sides of the mode, by the width of the bell."""
+
+    @staticmethod
+    @njit
+    def run(x, g, first):
+        """Return the points."""
+        out = np.empty((_N_POINTS, first.size))
+        probe_points(x, g, first, PROBES, out)
+        return out
+
+
+class FinalPoints(_Points):
+    """The nodes, their weights, and where the summand has vanished."""
+
+    n_points = N_NODES
+
+    def make_node(  # type: ignore[override]
+        self, x: Any, g: Any, first: Any, *tables: Any
+    ) -> Apply:
+        """Take three float tensors and, for those who compile it, the panels."""
+        node = super().make_node(x, g, first)
+        tables = tables or tuple(map(pt.constant, panel_tables()))
+        table, row = node.outputs[0].type, node.inputs[2].type
+        return Apply(self, [*node.inputs, *tables], [table(), table(), row()])
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Return two tables and a row."""
+        [table] = super().infer_shape(node, shapes)
+        return [table, table, shapes[2]]
+
+    @staticmethod
+    @njit
+    def run(x, g, first, nodes, weights, lengths):  # type: ignore[override]
+        """Return nodes, weights and ends."""
+        out, weight = np.empty((N_NODES, first.size)), np.empty((N_NODES, first.size))
+        last = np.empty(first.size)
+        final_points(
+            x, g, first, np.sqrt(DEPTH), SKEWED, nodes, weights, lengths, out, weight, last
+        )
+        return out, weight, last
+
+
+_N_POINTS = len(PROBES)
+
+
+@register_funcify_default_op_cache_key(_Points)
+def _numba_points(op, node, **kwargs):
+    return op.run, 1
+
+
+optdb.register("load_located_for_jax", LoadForJax(f"{__package__}.located_jax"), "jax", position=0)
+
+
+class Nodes(NamedTuple):
+    """Where a summand is evaluated, and how much each node stands for.
+
+    Attributes
+    ----------
+    x : tensor of shape (nodes, ...)
+        Whole numbers, held as floats.
+    weight : tensor of that shape
+    last : tensor of the batch shape
+        Where the summand was found to have vanished.
+    """
+
+    x: Any
+    weight: Any
+    last: Any
+
+
+def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
+    """Find the nodes of a sum from ``low`` on.
+
+    Parameters
+    ----------
+    log_f : callable
+        The symbolic log summand at whole numbers of shape (nodes, ...), of that shape.
+    low : tensor of the batch shape
+        Left ends.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pytensor.tensor as pt
+    >>> nodes = place(lambda x: x * np.log(0.999), pt.zeros(()))
+    >>> bool(np.isclose((nodes.weight * 0.999**nodes.x).sum().eval(), 1000.0))
+    True
+    """
+    low = pt.as_tensor_variable(low)
+    batch = [low.shape[i] for i in range(low.type.ndim)]
+
+    def rows(values: Any) -> Any:
+        return pt.reshape(values, (values.shape[0], -1))
+
+    def whole(values: Any) -> Any:
+        return pt.reshape(values, (values.shape[0], *batch)) if low.type.ndim != 1 else values
+
+    column = SCAN.reshape(-1, *[1] * low.type.ndim)
+    x = low + column
+    # Written out, the first look needs no more than what the data do not settle beforehand.
+    g = rows(_defined(log_f(x)) + pt.zeros_like(x))
+    x, first = rows(x), pt.reshape(low, (-1,)) + float(GRADING)
+    evaluate = _as_function(log_f, len(PROBES), low.type.ndim)
+    for op in (*[ZoomPoints()] * N_ZOOMS, ProbePoints()):
+        points = op(x, g, first)
+        x, g = pt.join(0, x, points), pt.join(0, g, rows(evaluate(whole(points))))
+    nodes, weight, last = FinalPoints().make_node(x, g, first).outputs
+    return Nodes(
+        whole(nodes), whole(weight), pt.reshape(last, batch) if low.type.ndim != 1 else last
+    )
+
+
+def _as_function(log_f: Callable[[Any], Any], n_points: int, ndim: int) -> Callable[[Any], Any]:
+    """Return the log summand as one node that is compiled once, however often it is used."""
+    x = pt.tensor("x", dtype="float64", shape=(n_points, *[None] * ndim))
+    value = _defined(log_f(x)) + pt.zeros_like(x)
+    outside = outside_variables(log_f, x)
+    inner = [variable.type() for variable in outside]
+    swaps = dict(zip(outside, inner, strict=True))
+    [value] = graph_replace([value], swaps, strict=False) if swaps else [value]
+    op = OpFromGraph([x, *inner], [value])
+    return lambda points: op(pt.specify_shape(points, x.type.shape), *outside)
+
+
+def outside_variables(function: Callable[[Any], Any], x: Any) -> list[Variable]:
+    """Return the variables that a function of x uses but does not make: its parameters.
+
+    Two calls share them and nothing else.
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> rate = pt.exp(pt.scalar("log_rate"))
+    >>> outside_variables(lambda x: pt.exp(-rate * x), pt.vector("x")) == [rate]
+    True
+    """
+    first, second = function(x), function(x.type())
+    outside = set(ancestors([first])) & set(ancestors([second]))
+    inputs = [v for v in ancestors([first]) if v.owner is not None and v not in outside]
+    used = dict.fromkeys(v for made in inputs for v in made.owner.inputs)  # type: ignore[union-attr]
+    return [
+        v
+        for v in used
+        if v in outside and isinstance(v, TensorVariable) and not isinstance(v, Constant)
+    ]
+
+
+def _defined(g: Any) -> Any:
+    """Take a summand to be zero where it is not defined."""
+    return pt.where(pt.isnan(g), -np.inf, g)
+
+
+@dataclass(frozen=True)
+class LocatedSum:
+    """The normaliser of a summand over counts, which finds its nodes at each set of parameters.
+
+    Attributes
+    ----------
+    log_f : callable
+        ``log_f(x, *theta)``, the symbolic log summand at whole numbers of shape (nodes, ...).
+    low : callable
+        ``low(*theta)``, the left ends, of the batch shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pytensor.tensor as pt
+    >>> poisson = LocatedSum(lambda x, eta: x * eta - pt.gammaln(x + 1.0), pt.zeros_like)
+    >>> bool(np.isclose(poisson.log_z(np, np.log(3.0)), 3.0))
+    True
+    """
+
+    log_f: Callable[..., Any]
+    low: Callable[..., Any]
+
+    @property
+    def is_absolute(self) -> bool:
+        """Always."""
+        return True
+
+    def at(self, theta: Sequence[Any]) -> Callable[[Any], Any]:
+        """Return the log summand at given parameters."""
+        return lambda x: self.log_f(x, *theta)
+
+    def log_z(self, xp: Any, *theta: Any) -> Any:
+        """Return the symbolic log-sum, or its value."""
+        symbolic = [pt.as_tensor_variable(part) for part in theta]
+        log_f, low = self.at(symbolic), self.low(*symbolic)
+        nodes = place(log_f, low)
+        value = _log_sum(log_f, disconnected_grad(nodes.x), disconnected_grad(nodes.weight))
+        return value if xp is pt else value.eval()
+
+    def sd(self, xp: Any, *theta: Any) -> None:
+        """Return None: its error is far below what a posterior feels, or the check tells."""
+
+    def reference(self, asked: Asked) -> Reference:
+        """Return the sum over all numbers, one by one."""
+        return OneByOne(self, asked)
+
+    def remedy(self, facts: Facts) -> str:
+        """Say what kind of summand it is made for."""
+        return (
+            "the summand has several humps or no smooth bell, or reaches very far: a rule made "
+            "for it, or a prior that keeps it in reach"
+        )
+
+
+class OneByOne:
+    """The terms of a located sum, all of them, until what is left does not matter."""
+
+    description = "the sum, term by term"
+
+    def __init__(self, normalizer: LocatedSum, asked: Asked):
+        theta = [x.type() for x in asked.theta]
+        low = normalizer.low(*theta)
+        start = pt.tensor("start", dtype="float64", shape=low.type.shape)
+        x = start + np.arange(_BLOCK, dtype=float).reshape(-1, *[1] * low.type.ndim)
+        terms = normalizer.log_f(x, *theta)
+        options = {"on_unused_input": "ignore", **asked.compile_kwargs}
+        nodes = place(normalizer.at(theta), low)
+        self._ends = pytensor.function(theta, [low, nodes.last], **options)
+        self._terms = pytensor.function([start, *theta], terms, **options)
+
+    def __call__(self, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray]) -> ReferenceValue:
+        """Sum twice as far as the nodes reach; whatever is still there then is uncertain."""
+        low, last = self._ends(*theta)
+        n_blocks = int(np.ceil(2.0 * (last - low).max() / _BLOCK)) + 1
+        n_kept = max(1, min(n_blocks, REFERENCE_TERMS // (_BLOCK * max(low.size, 1))))
+        total, final = np.full(low.shape, -np.inf), np.full(low.shape, -np.inf)
+        for block in range(n_kept):
+            terms = np.nan_to_num(self._terms(low + block * _BLOCK, *theta), nan=-np.inf)
+            final = np.logaddexp.reduce(terms, axis=0)
+            total = np.logaddexp(total, final)
+        with np.errstate(invalid="ignore"):
+            left = np.exp(final - total)
+        unsure = n_kept < n_blocks or float(np.nanmax(left, initial=0.0)) > 1e-9
+        return ReferenceValue(total, sd=np.inf if unsure else 0.0, needed=float(last.max()))
+
+
+def _log_sum(log_f: Callable[[Any], Any], x: Any, weight: Any) -> Any:
+    """Return the symbolic log of a weighted sum of exponentials over the first axis."""
+    g = _defined(log_f(x))
+    height = disconnected_grad(pt.max(g, axis=0))
+    level = pt.where(pt.isinf(height), 0.0, height)
+    total = pt.sum(weight * pt.exp(g - level), axis=0)
+    positive = total > 0
+    return pt.where(positive, pt.log(pt.where(positive, total, 1.0)) + level, -np.inf)
