@@ -1,7 +1,5 @@
 """Command line: a demonstration fit, and CMP regression on a CSV file."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Every loader returns a fresh :class:`pandas.DataFrame` with one row an observati
 from stands in ``frame.attrs["source"]``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import resources
 

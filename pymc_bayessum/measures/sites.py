@@ -176,7 +176,7 @@ class UniformCategorical(SiteMeasure):
         if size < 2**63:
             return Sites(self.n_sites, self.n_states).decode(rng.choice(size, n, replace=False))
         # Repeats are next to impossible here, and dropping them is exact.
-        return Measure._sample_distinct(self, n, rng)
+        return super(SiteMeasure, self)._sample_distinct(n, rng)
 
 
 @dataclass(frozen=True)
