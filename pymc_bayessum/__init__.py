@@ -3,6 +3,7 @@
 from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, normalizers
 from pymc_bayessum.counts import (
     CMP,
+    CMPBinomial,
     HurdleCMP,
     LatentCount,
     ZeroInflatedCMP,
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CMP",
     "AnchoredRule",
+    "CMPBinomial",
     "Estimate",
     "EvaluationError",
     "HurdleCMP",
