@@ -8,6 +8,7 @@ wall-clock: run on a quiet machine.
 """
 
 import argparse
+import resource
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -674,6 +675,118 @@ def recovery(quick: bool) -> None:
     console.print(table)
 
 
+# --- G: how the set-up grows --------------------------------------------------------------------
+
+
+def torus_log_z(side: int, coupling: float) -> float:
+    """Log Z of spins without a field on a torus (Kaufman, 1949)."""
+    angles = np.pi * np.arange(2 * side) / side
+    gamma = np.arccosh(np.cosh(2 * coupling) / np.tanh(2 * coupling) - np.cos(angles))
+    gamma[0] = 2 * coupling + np.log(np.tanh(coupling))
+    half = side * np.abs(gamma) / 2
+    cosh, sinh = half + np.log1p(np.exp(-2 * half)), half + np.log(-np.expm1(-2 * half))
+    terms = np.array([cosh[1::2].sum(), sinh[1::2].sum(), cosh[::2].sum(), sinh[::2].sum()])
+    signs = np.array([1.0, 1.0, 1.0, np.sign(gamma[0])])
+    bracket = terms.max() + np.log(signs @ np.exp(terms - terms.max()))
+    return side**2 / 2 * np.log(2 * np.sinh(2 * coupling)) + bracket - np.log(2)
+
+
+def against_the_torus(rule: AnchoredRule, total: float) -> tuple[float, float, float]:
+    """Total variation, shift of the mean in sds and ratio of sds of the posterior of J."""
+    outer = np.ptp(rule.anchors)
+    js = np.linspace(rule.anchors.min() - outer, rule.anchors.max() + outer, 301)
+    js = js[js > 0.01]
+    side = round(np.sqrt(rule.layout.n_sites))
+    energy = total * js - 0.5 * js**2
+    exact = softmax(energy - [torus_log_z(side, j) for j in js])
+    found = softmax(energy - [float(rule.log_z_at(np, np.array([j]))) for j in js])
+    means = exact @ js, found @ js
+    sds = [np.sqrt(p @ (js - m) ** 2) for p, m in zip((exact, found), means, strict=True)]
+    variation = 0.5 * np.abs(found - exact).sum()
+    return float(variation), (means[1] - means[0]) / sds[0], sds[1] / sds[0]
+
+
+def lattice_growth(quick: bool) -> None:
+    table = Table(
+        title="G. set-up of the default normaliser for one image (wanted, two quiet cores: 32x32 "
+        "5 s, 64x64 15 s, 128x128 45 s, 256x256 3 min, 512x512 10 min, 2 GB; total variation .03, "
+        "1 ms)"
+    )
+    for column in (
+        "lattice",
+        "model",
+        "set-up, s",
+        "of both cores, s",
+        "total variation",
+        "shift, sds",
+        "sd / exact sd",
+        "predicted",
+        "draws",
+        "value and gradient, ms",
+        "flagged",
+        "GB at most",
+    ):
+        table.add_column(column, justify="left" if column in ("lattice", "model") else "right")
+    sides = (16, 32) if quick else (16, 32, 64, 128, 256, 512)
+    for side in sides:
+        for name, n_states, coupling in (
+            ("torus, J = .38", 2, 0.38),
+            ("torus, J = .44", 2, 0.44),
+            ("spins, field, J = .3", 2, 0.3),
+            ("3 states, field, J = .8", 3, 0.8),
+        ):
+            if side == 512 and "field" in name:
+                continue
+            add_lattice(table, side, name, n_states, coupling)
+    console.print(table)
+
+
+def add_lattice(table: Table, side: int, name: str, n_states: int, coupling: float) -> None:
+    edges = pbs.graphs.grid(side, side, periodic="torus" in name)
+    kinds = {2: ("scalar" if "field" in name else "none"), 3: "shared"}
+    layout = PottsLayout(side**2, n_states, edges, kinds[n_states], "scalar", n_states == 2)
+    h = {"none": None, "scalar": 0.02, "shared": np.array([0.0, 0.02, 0.04])}[layout.field_kind]
+    rng = np.random.default_rng(side)
+    x = layout.decode(sample_states(layout, h, coupling, 1, rng, 300, "swendsen-wang").astype(int))
+    with pm.Model() as model:
+        J = pm.HalfNormal("J")
+        b = pm.Normal("b") if h is not None else None
+        field = b * np.arange(3.0) if n_states == 3 else b
+        kind = pbs.Potts if n_states == 3 else pbs.Ising
+        extra = {"n_states": 3} if n_states == 3 else {}
+        before = time.process_time()
+        _, seconds = clock(kind, "x", field, J, edges, observed=x, **extra)
+        cpu = time.process_time() - before
+    (found,) = pbs.find_normalizers(model)
+    rule = found.rule
+    function = model.compile_fn(
+        [model.logp(), model.dlogp()], inputs=model.value_vars, point_fn=False
+    )
+    point = model.initial_point()
+    values = [np.asarray(point[v.name]) for v in model.value_vars]
+    function(*values)
+    each = min(clock(function, *values)[1] for _ in range(50))
+    exact = ("", "", "")
+    if h is None:
+        total = float(layout.statistics(layout.encode(x))[0, 0])
+        exact = tuple(
+            f"{v:+.3f}" if k == 1 else f"{v:.4f}"
+            for k, v in enumerate(against_the_torus(rule, total))
+        )
+    table.add_row(
+        f"{side}x{side}",
+        name,
+        f"{seconds:.1f}",
+        f"{cpu:.1f}",
+        *exact,
+        f"{rule.precision.mean:.3f} sd, {100 * rule.precision.sd:.1f}%",
+        str(rule.n_nodes),
+        f"{1e3 * each:.2f}",
+        str(rule.report()["flagged"]),
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f}",
+    )
+
+
 SECTIONS = {
     "A": one_value,
     "X": elimination_times,
@@ -682,6 +795,7 @@ SECTIONS = {
     "D": modes,
     "E": sequences,
     "F": recovery,
+    "G": lattice_growth,
 }
 
 

@@ -109,6 +109,11 @@ class PottsRule:
         return PottsFamily(self.layout)
 
     @property
+    def states(self) -> np.ndarray:
+        """The nodes, from which chains may start."""
+        return self.nodes
+
+    @property
     def is_absolute(self) -> bool:
         """Always: the base is normalised."""
         return True

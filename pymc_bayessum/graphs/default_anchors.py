@@ -69,7 +69,7 @@ def default_rule(
     >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar", spins=True)
     >>> x = np.where(np.indices((4, 4)).sum(axis=0) > 3, 1, -1).reshape(1, 16)
     >>> len(default_rule(layout, x, progressbar=False).anchors)
-    5
+    3
     """
     rows = np.asarray(observed)
     if rows.size == 0:
@@ -92,6 +92,7 @@ def default_rule(
         prior,
         start,
         rng=as_generator(rng),
+        chains=states,
         progressbar=progressbar,
         kind=AnchoredRule,
     )

@@ -8,6 +8,7 @@ reverse gives every site and edge marginal, ``d log Z / d h`` and ``d log Z / d 
 Lauritzen and Spiegelhalter, 1988).
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -15,10 +16,15 @@ from typing import Any
 import numpy as np
 
 from pymc_bayessum.graphs.elimination_passes import call_native, draw, prepare
-from pymc_bayessum.graphs.layouts import EliminationOrder, as_edges, elimination_order
+from pymc_bayessum.graphs.layouts import (
+    EliminationOrder,
+    as_edges,
+    elimination_order,
+    least_width,
+)
 from pymc_bayessum.graphs.statistics import PottsLayout
 
-__all__ = ["Budget", "EliminationPlan", "elimination_plan", "plan_within"]
+__all__ = ["Budget", "EliminationPlan", "elimination_plan", "least_cost", "plan_within"]
 
 
 class Budget:
@@ -38,6 +44,9 @@ class Budget:
 
 #: Bytes up to which elimination is done at all.
 LARGEST_MEMORY = 4e9
+#: Plans that are kept, by graph and alphabet, and how many of them.
+_PLANS: dict[tuple[bytes, int, int], "EliminationPlan"] = {}
+MOST_PLANS = 64
 #: What a reference by elimination is called.
 ELIMINATION = "elimination on the graph"
 
@@ -156,13 +165,17 @@ class EliminationPlan:
         return fields, couplings
 
 
-def elimination_plan(edges: Any, n_sites: int, n_states: int) -> EliminationPlan:
+def elimination_plan(
+    edges: Any, n_sites: int, n_states: int, *, most_entries: float = math.inf
+) -> EliminationPlan:
     """Plan the elimination of a graph; the same graph gives the same object.
 
     Parameters
     ----------
     edges : array_like of int, shape (E, 2), or networkx.Graph
     n_sites, n_states : int
+    most_entries : float
+        Orders with a larger table than this are given up on the way; a `ValueError` where all are.
 
     Returns
     -------
@@ -178,17 +191,22 @@ def elimination_plan(edges: Any, n_sites: int, n_states: int) -> EliminationPlan
     True
     """
     pairs = as_edges(edges, n_sites)
-    return _cached_plan(pairs.tobytes(), int(n_sites), int(n_states))
+    key = pairs.tobytes(), int(n_sites), int(n_states)
+    plan = _PLANS.get(key)
+    if plan is None:
+        order = elimination_order(pairs, n_sites, n_states, most_entries=most_entries)
+        plan = EliminationPlan(int(n_sites), int(n_states), pairs, order)
+        _PLANS[key] = plan
+        if len(_PLANS) > MOST_PLANS:
+            del _PLANS[next(iter(_PLANS))]
+    return plan
 
 
 @lru_cache(maxsize=64)
-def _cached_plan(edge_bytes: bytes, n_sites: int, n_states: int) -> EliminationPlan:
-    pairs = np.frombuffer(edge_bytes, dtype=np.int64).reshape(-1, 2)
-    return EliminationPlan(n_sites, n_states, pairs, elimination_order(pairs, n_sites, n_states))
-
-
 def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
     """Elimination plan of a model's graph if it costs no more than a budget, else None.
+
+    Graphs that are plainly too wide are told by a bound, without a search for an order.
 
     Parameters
     ----------
@@ -209,8 +227,43 @@ def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
     >>> [plan_within(layout, Budget.ONCE) is None for layout in (small, wide)]
     [False, True]
     """
-    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
+    width = least_width(layout.edges, layout.n_sites)
+    if (1.0 + width) * math.log(layout.n_states) > math.log(budget):
+        return None
+    try:
+        plan = elimination_plan(
+            layout.edges, layout.n_sites, layout.n_states, most_entries=Budget.ON_REQUEST
+        )
+    except ValueError:
+        return None
     return plan if plan.cost <= budget and plan.memory <= LARGEST_MEMORY else None
+
+
+def least_cost(layout: PottsLayout) -> tuple[int, float]:
+    """Width and table entries that elimination of a model's graph has at least, for messages.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+
+    Returns
+    -------
+    width : int
+    entries : float
+
+    Examples
+    --------
+    >>> from pymc_bayessum import graphs
+    >>> from pymc_bayessum.graphs.statistics import PottsLayout
+    >>> least_cost(PottsLayout(40, 2, graphs.complete(40), "none", "scalar"))[0]
+    39
+    """
+    width = least_width(layout.edges, layout.n_sites)
+    entries = float(layout.n_states) ** (1 + width)
+    if entries > Budget.ON_REQUEST:
+        return width, entries
+    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
+    return plan.width, plan.cost
 
 
 def _pointers(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -34,6 +34,7 @@ from pymc_bayessum.graphs.elimination import (
     Budget,
     EliminationPlan,
     elimination_plan,
+    least_cost,
     plan_within,
 )
 from pymc_bayessum.graphs.elimination_passes import NATIVE_VERSION, native_symbol
@@ -391,14 +392,15 @@ class ExactNormalizer:
 
     def __post_init__(self) -> None:
         """Refuse graphs that are too wide."""
-        if plan_within(self.layout, Budget.ON_REQUEST) is None:
-            plan = self.plan
-            widest = _widest(plan)
+        layout = self.layout
+        if plan_within(layout, Budget.ON_REQUEST) is None:
+            width, entries = least_cost(layout)
+            room = math.log(Budget.ON_REQUEST / layout.n_sites, max(2, layout.n_states))
             raise ValueError(
-                f"normalizer='exact': the graph is too wide. Elimination has width {plan.width}, "
-                f"which with {plan.n_states} states needs {plan.cost:.2g} table entries and "
-                f"{plan.memory / 1e9:.2g} GB; the limit is {Budget.ON_REQUEST:.2g} entries and "
-                f"{LARGEST_MEMORY / 1e9:.2g} GB, about width {widest} for {plan.n_sites} sites. "
+                f"normalizer='exact': the graph is too wide. Elimination has width {width}, "
+                f"which with {layout.n_states} states needs {entries:.2g} table entries; the limit "
+                f"is {Budget.ON_REQUEST:.2g} entries and {LARGEST_MEMORY / 1e9:.2g} GB, "
+                f"about width {max(0, math.floor(room) - 1)} for {layout.n_sites} sites. "
                 "Use a rule instead: normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...), or "
                 "normalizer=None with observed data, which builds an anchored rule"
             )
@@ -448,8 +450,3 @@ class ExactNormalizer:
             "predicted_error": self.predicted_error,
             "reach": self.reach,
         }
-
-
-def _widest(plan: EliminationPlan) -> int:
-    """Width at which every step of the graph could just be as large as the widest."""
-    return max(0, math.floor(math.log(Budget.ON_REQUEST / plan.n_sites, max(2, plan.n_states))) - 1)

@@ -16,8 +16,15 @@ from pymc_bayessum.graphs.moments import (
     statistics_of_marginals,
     stein_gibbs_moments,
 )
-from pymc_bayessum.graphs.samplers import GraphChain, SamplerName, choose_sampler, sample_exact
+from pymc_bayessum.graphs.samplers import (
+    GraphChain,
+    SamplerName,
+    choose_sampler,
+    sample_exact,
+    site_tables,
+)
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.graphs.sweeps import Sites, conditional_counts, over_chains
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.normalizers.anchored.draws import some_of
 from pymc_bayessum.normalizers.coordinates import Coordinates
@@ -30,6 +37,8 @@ __all__ = ["PottsFamily"]
 STEIN_DRAWS = 2000
 #: Batches whose spread tells the error of the first.
 STEIN_BATCHES = 10
+#: Factor of couplings down to which products are used instead of logarithms.
+SMALLEST_FACTOR = 1e-130
 #: Decay of the kernel under the difference operator.
 DIFFERENCE_DECAY = 0.01
 
@@ -40,7 +49,8 @@ class _TreeStartedChain(GraphChain):
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return draws of the tree."""
         edges = self.layout.edges
-        beliefs = belief_propagation(self.fields, self.couplings, edges, max_sweeps=100)
+        fields, couplings = self.layout.expand(self.h, self.J)
+        beliefs = belief_propagation(fields, couplings, edges, max_sweeps=100)
         return tree_base(beliefs.sites, beliefs.pairs, edges).sample(n, rng)
 
 
@@ -122,9 +132,29 @@ class PottsFamily:
         self, theta: np.ndarray, states: np.ndarray, group: np.ndarray
     ) -> np.ndarray:
         """Means with both ends of each edge summed out given all other sites, (G, d)."""
-        edges = self.layout.edges
+        layout, edges = self.layout, self.layout.edges
+        if layout.coupling_kind == "scalar" and layout.field_kind != "full":
+            tables = site_tables(layout, *layout.unflatten(theta))
+            # Products of the weights of two sites must not vanish.
+            if tables.powers.min(initial=np.inf) > SMALLEST_FACTOR and len(tables.powers):
+                return _group_means(self._conditional_statistics(tables, states), group)
         sites, pairs = block_moments(states, *self._full(theta), edges, group)
         return statistics_of_marginals(self.layout, *consistent(sites, pairs, edges))
+
+    def _conditional_statistics(self, sites: Sites, states: np.ndarray) -> np.ndarray:
+        """Conditional means for each of the states, (N, d): one coupling, one field or none."""
+        layout = self.layout
+        counts = np.empty((len(states), layout.n_states + 1))
+        over_chains(conditional_counts, len(states), states, sites, layout.edges, counts)
+        agree = counts[:, -1:]
+        if layout.spins:
+            agree = 2.0 * agree - layout.n_edges
+        fields = {
+            "none": counts[:, :0],
+            "scalar": counts[:, 1:2] - counts[:, :1],
+            "shared": counts[:, :-1],
+        }
+        return np.hstack([fields[layout.field_kind], agree])
 
     @property
     def other_means(
@@ -168,3 +198,9 @@ class PottsFamily:
         if exact is not None:
             return LogConstant(exact(theta), 0.0, "exact", 0.0, 1)
         return log_constant(*self._full(theta), self.layout.edges, rng)
+
+
+def _group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    sums = np.zeros((group.max() + 1, values.shape[1]))
+    np.add.at(sums, group, values)
+    return sums / np.bincount(group)[:, None]

@@ -13,7 +13,7 @@ from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.pseudo import data_layout, lifted, normal_prior, pseudo_mode
 from pymc_bayessum.graphs.samplers import SamplerName
 from pymc_bayessum.graphs.statistics import CouplingKind, FieldKind, PottsLayout
-from pymc_bayessum.normalizers.anchored.climbing import MOST_MOMENTS, Data, climb
+from pymc_bayessum.normalizers.anchored.climbing import Data, climb
 from pymc_bayessum.normalizers.anchored.progress import progress
 
 __all__ = ["PottsFit", "fit_potts"]
@@ -180,7 +180,7 @@ def fit_potts(
     else:
         point, _, _ = pseudo_mode(layout, states, coordinates, prior)
     n = max(5000, 10 * coordinates.size) if n is None else integer("n", n, 40)
-    with progress("Fitting", max_anchors, progressbar) as report:
+    with progress("Fitting", progressbar) as report:
         found = climb(
             PottsFamily(layout, sampler),
             Data(layout.mean_statistics(states), len(states)),
@@ -191,8 +191,6 @@ def fit_potts(
             rng=as_generator(rng),
             moments=moments,
             n_moments=n_moments,
-            # States of all draws are held at once.
-            most_moments=min(MOST_MOMENTS, 50_000_000 // layout.n_sites),
             max_anchors=max_anchors,
             chains=chains,
             report=report,

@@ -5,8 +5,10 @@ row. The orientation of a row is kept as given: a coupling matrix ``J`` on the e
 read as ``J[x_i, x_j]``.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import networkx as nx
@@ -29,6 +31,10 @@ __all__ = [
     "rooted_forest",
     "spanning_tree",
 ]
+
+
+#: Sites up to which the Fiedler vector is computed.
+SPECTRAL_LIMIT = 20_000
 
 
 def _site_count(n_sites: Any, name: str = "n_sites", least: int = 1) -> int:
@@ -256,12 +262,16 @@ def as_edges(edges: Any, n_sites: int | None = None) -> np.ndarray:
     if loops.any():
         row = int(np.argmax(loops))
         raise ValueError(f"edges: edge {row} is a self-loop at site {pairs[row, 0]}")
-    unordered = np.sort(pairs, axis=1)
-    _, first, counts = np.unique(unordered, axis=0, return_index=True, return_counts=True)
+    keys, counts = np.unique(_edge_keys(pairs), return_counts=True)
     if (counts > 1).any():
-        pair = tuple(unordered[first[np.argmax(counts > 1)]].tolist())
+        pair = divmod(int(keys[np.argmax(counts > 1)]), int(pairs.max()) + 1)
         raise ValueError(f"edges: the edge {pair} is given {counts.max()} times; give it once")
     return pairs
+
+
+def _edge_keys(pairs: np.ndarray) -> np.ndarray:
+    """One number for each edge, whatever its orientation: lower site times L plus upper site."""
+    return pairs.min(axis=1) * (pairs.max() + 1) + pairs.max(axis=1)
 
 
 def _graph(edges: np.ndarray, n_sites: int) -> nx.Graph:
@@ -399,13 +409,17 @@ class EliminationOrder:
         return float(sum(float(n_states) ** (1 + len(clique)) for clique in self.cliques))
 
 
-def _follow(order: Sequence[int], neighbours: list[set[int]]) -> EliminationOrder:
-    """Separators met when eliminating in the given order."""
+def _follow(
+    order: Sequence[int], neighbours: list[set[int]], width: float
+) -> EliminationOrder | None:
+    """Separators met when eliminating in the given order; None once one is wider than allowed."""
     position = {site: step for step, site in enumerate(order)}
     later = [set(others) for others in neighbours]
     cliques = []
     for site in order:
         separator = {other for other in later[site] if position[other] > position[site]}
+        if len(separator) > width:
+            return None
         cliques.append(tuple(sorted(separator, key=position.__getitem__)))
         if separator:
             # Only the next site of the separator needs the rest: the fill-in passes on through it.
@@ -414,8 +428,11 @@ def _follow(order: Sequence[int], neighbours: list[set[int]]) -> EliminationOrde
     return EliminationOrder(tuple(order), tuple(cliques))
 
 
-def _greedy_order(neighbours: list[set[int]], by_fill: bool) -> list[int]:
-    """Eliminate the site with least fill-in (ties: least degree), or with least degree."""
+def _greedy_order(neighbours: list[set[int]], by_fill: bool, width: float) -> list[int] | None:
+    """Eliminate the site with least fill-in (ties: least degree), or with least degree.
+
+    None once a separator is wider than allowed.
+    """
     present = {site: set(others) for site, others in enumerate(neighbours)}
 
     def score(site: int) -> tuple[int, int, int]:
@@ -427,10 +444,17 @@ def _greedy_order(neighbours: list[set[int]], by_fill: bool) -> list[int]:
         return degree * (degree - 1) // 2 - joined, degree, site
 
     scores = {site: score(site) for site in present}
+    queue = list(scores.values())
+    heapify(queue)
     order = []
     while present:
-        site = min(scores.values())[2]
+        best = heappop(queue)
+        site = best[2]
+        if scores.get(site) != best:
+            continue  # its neighbourhood has changed since
         around = present.pop(site)
+        if len(around) > width:
+            return None
         del scores[site]
         order.append(site)
         for other in around:
@@ -442,7 +466,45 @@ def _greedy_order(neighbours: list[set[int]], by_fill: bool) -> list[int]:
                 touched |= present[other]
         for other in touched:
             scores[other] = score(other)
+            heappush(queue, scores[other])
     return order
+
+
+def least_width(edges: np.ndarray, n_sites: int) -> int:
+    """Lower bound of the width of any order of elimination, found at a glance.
+
+    A graph of treewidth w has at most ``w n - w (w + 1) / 2`` edges, and a graph that contains an
+    open lattice of a x b sites, numbered row by row, has treewidth min(a, b) at least. That of a
+    lattice is known; one that is not plainly wide gets a small number.
+
+    Parameters
+    ----------
+    edges : ndarray of int, shape (E, 2)
+    n_sites : int
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from pymc_bayessum import graphs
+    >>> least_width(graphs.complete(12), 12), least_width(graphs.grid(40, 70), 2800)
+    (11, 40)
+    """
+    if not len(edges):
+        return 0
+    # The smaller root of w n - w (w + 1) / 2 = E.
+    inner = (n_sites - 0.5) ** 2 - 2.0 * len(edges)
+    dense = math.ceil(n_sites - 0.5 - math.sqrt(max(inner, 0.0)) - 1e-9)
+    keys = _edge_keys(edges)
+    steps, counts = np.unique(np.abs(edges[:, 1] - edges[:, 0]), return_counts=True)
+    for columns in steps[np.argsort(-counts)][:4].tolist():
+        if columns > 1 and n_sites % columns == 0:
+            wanted = grid(n_sites // columns, columns)
+            if np.isin(_edge_keys(wanted), keys).all():
+                return max(dense, min(columns, n_sites // columns))
+    return dense
 
 
 def _fiedler_order(pattern: Any) -> list[int]:
@@ -456,7 +518,9 @@ def _fiedler_order(pattern: Any) -> list[int]:
     return np.lexsort((np.arange(n_sites), height)).tolist()
 
 
-def elimination_order(edges: Any, n_sites: int, n_states: int = 2) -> EliminationOrder:
+def elimination_order(
+    edges: Any, n_sites: int, n_states: int = 2, *, most_entries: float = math.inf
+) -> EliminationOrder:
     """Choose an order for summing out the sites of a graph one by one.
 
     Five orders are tried and the cheapest kept: least fill-in, least degree, the sites as
@@ -470,10 +534,17 @@ def elimination_order(edges: Any, n_sites: int, n_states: int = 2) -> Eliminatio
     n_sites : int
     n_states : int
         Number of states a site has; weighs wide steps against many steps.
+    most_entries : float
+        Orders with a larger table than this are given up on the way.
 
     Returns
     -------
     EliminationOrder
+
+    Raises
+    ------
+    ValueError
+        When all orders were given up.
 
     Examples
     --------
@@ -486,15 +557,23 @@ def elimination_order(edges: Any, n_sites: int, n_states: int = 2) -> Eliminatio
     1
     """
     pairs = as_edges(edges, n_sites)
-    graph = _graph(pairs, n_sites)
-    neighbours = [set(graph[site]) for site in range(n_sites)]
-    orders = [_greedy_order(neighbours, by_fill) for by_fill in (True, False)]
+    width = math.log(most_entries, n_states) - 1.0 if n_states > 1 else math.inf
+    neighbours = _neighbours(pairs, n_sites)
+    orders = [_greedy_order(neighbours, by_fill, width) for by_fill in (True, False)]
     orders.append(list(range(n_sites)))
     if len(pairs):
         both = np.concatenate([pairs, pairs[:, ::-1]])
         pattern = coo_array((np.ones(len(both)), both.T), shape=(n_sites, n_sites)).tocsr()
         orders.append(reverse_cuthill_mckee(pattern, symmetric_mode=True).tolist())
-        if n_sites > 2:
+        if 2 < n_sites <= SPECTRAL_LIMIT:
             orders.append(_fiedler_order(pattern))
-    candidates = [_follow(order, neighbours) for order in orders]
+    followed = [_follow(order, neighbours, width) for order in orders if order is not None]
+    candidates = [order for order in followed if order is not None]
+    if not candidates:
+        raise ValueError(f"every order tried has a table of more than {most_entries:.2g} entries")
     return min(candidates, key=lambda candidate: candidate.cost(n_states))
+
+
+def _neighbours(edges: np.ndarray, n_sites: int) -> list[set[int]]:
+    graph = _graph(edges, n_sites)
+    return [set(graph[site]) for site in range(n_sites)]

@@ -1,11 +1,12 @@
 """Who is next to whom: couplings sorted by the site they act on, and the local fields they make."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numba import njit
 
-__all__ = ["Neighbours", "local_fields", "neighbours", "softmax"]
+__all__ = ["Neighbours", "adjacency", "local_fields", "neighbours", "softmax"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,41 @@ class Neighbours:
     start: np.ndarray
     site: np.ndarray
     table: np.ndarray
+
+
+def adjacency(edges: np.ndarray, n_sites: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort the two ends of all edges by the site they belong to.
+
+    Parameters
+    ----------
+    edges : ndarray of int, shape (E, 2)
+    n_sites : int
+
+    Returns
+    -------
+    start : ndarray of int, shape (L + 1,)
+        The ends at site i stand at ``start[i] : start[i + 1]``.
+    site : ndarray of int, shape (2 E,)
+        The sites at the other ends.
+    end : ndarray of int, shape (2 E,)
+        The edge, plus E where the site is the second of its two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> start, site, end = adjacency(np.array([[0, 1], [1, 2]]), 3)
+    >>> start.tolist(), site.tolist(), end.tolist()
+    ([0, 1, 3, 4], [1, 0, 2, 1], [0, 2, 1, 3])
+    """
+    return _adjacency(np.ascontiguousarray(edges).tobytes(), n_sites)
+
+
+@lru_cache(maxsize=16)
+def _adjacency(edge_bytes: bytes, n_sites: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    edges = np.frombuffer(edge_bytes, dtype=np.int64).reshape(-1, 2)
+    here, there = edges.T.ravel(), edges[:, ::-1].T.ravel()
+    end = np.lexsort((there, here))
+    return np.searchsorted(here[end], np.arange(n_sites + 1)), there[end], end
 
 
 def neighbours(couplings: np.ndarray, edges: np.ndarray, n_sites: int) -> Neighbours:
@@ -47,15 +83,12 @@ def neighbours(couplings: np.ndarray, edges: np.ndarray, n_sites: int) -> Neighb
     >>> found.start.tolist(), found.site.tolist()
     ([0, 1, 3, 4], [1, 0, 2, 1])
     """
-    here = np.concatenate([edges[:, 0], edges[:, 1]])
-    there = np.concatenate([edges[:, 1], edges[:, 0]])
+    start, site, end = adjacency(edges, n_sites)
     table = np.concatenate([couplings.transpose(0, 2, 1), couplings])
-    order = np.lexsort((there, here))
-    start = np.searchsorted(here[order], np.arange(n_sites + 1))
-    return Neighbours(start, there[order], np.ascontiguousarray(table[order]))
+    return Neighbours(start, site, table[end])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def local_fields(state, fields, start, site, table, out):
     """Log weight of every state of every site given its neighbours."""
     n_sites, n_states = fields.shape
@@ -68,7 +101,7 @@ def local_fields(state, fields, start, site, table, out):
                 out[i, a] += table[k, b, a]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def softmax(log_weights, out):
     """Probabilities of log weights, written into ``out`` (which may be the weights)."""
     peak = log_weights.max()

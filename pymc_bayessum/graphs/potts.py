@@ -21,7 +21,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.default_anchors import default_rule
-from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_within
+from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
 from pymc_bayessum.graphs.energies import row_logp
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.plain_rules import RuleNormalizer
@@ -193,12 +193,12 @@ def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | N
 
 
 def _no_normalizer(layout: PottsLayout) -> str:
-    plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
+    width, entries = least_cost(layout)
     possible = plan_within(layout, Budget.ON_REQUEST) is not None
     exact = ", normalizer='exact' (slow but possible here)" if possible else ""
     return (
         f"normalizer=None is exact only while it is affordable: this graph has elimination width "
-        f"{plan.width}, {plan.cost:.2g} table entries with {layout.n_states} states, the limit is "
+        f"{width}, {entries:.2g} table entries with {layout.n_states} states, the limit is "
         f"{Budget.EVERY_STEP:.2g}. Pass observed= (an anchored rule is then built from the data), "
         f"normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...){exact}; to draw only, use "
         ".dist(...)"

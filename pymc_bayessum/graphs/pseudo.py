@@ -146,7 +146,8 @@ def _rough_curvature(
     counts = np.stack([(states == a).sum(axis=0) for a in range(layout.n_states)], axis=1)
     pooled = counts.sum(axis=0) / counts.sum()
     probs = (counts + 2.0 * pooled + 0.5) / (len(states) + 2.0 + 0.5 * layout.n_states)
-    n_draws = max(1000, 3 * coordinates.size)
+    # As many as fit, and enough of them to see every direction.
+    n_draws = max(3 * coordinates.size + 20, min(1000, 4_000_000 // layout.n_sites))
     cumulative = probs.cumsum(axis=1)[:, :-1]
     uniform = rng.random((n_draws, layout.n_sites))
     draws = (uniform[..., None] > cumulative).sum(axis=-1)

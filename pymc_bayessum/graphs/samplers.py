@@ -11,16 +11,15 @@ Chains are many and parallel: every chain makes the stated number of sweeps from
 States are 0 .. S-1 here, for spins too.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numba import njit
 
 from pymc_bayessum.graphs.elimination import Budget, EliminationPlan, elimination_plan, plan_within
-from pymc_bayessum.graphs.neighbours import neighbours
+from pymc_bayessum.graphs.neighbours import adjacency, neighbours
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.graphs.sweeps import Clusters, Sites, over_chains, sweep
 
 __all__ = [
     "SWEEPS",
@@ -31,12 +30,11 @@ __all__ = [
     "sample_gibbs",
     "sample_states",
     "sample_swendsen_wang",
+    "site_tables",
 ]
 
 #: Sweeps a chain makes before its state counts as a draw, unless told otherwise.
 SWEEPS = 200
-#: Uniform numbers generated at a time.
-_BLOCK = 2_000_000
 #: Spread of log weights within one conditional up to which products are used instead of logs.
 _PRODUCT_RANGE = 600.0
 
@@ -155,33 +153,39 @@ class GraphChain:
 
     def __init__(self, layout: PottsLayout, h: Any, J: Any, name: SamplerName):
         self.layout, self.h, self.J, self.name = layout, h, J, name
-        self.fields, self.couplings = _full(layout, h, J)
-        self._sites = _conditional_tables(layout, self.fields, self.couplings)
-        self._clusters = None
-        if name == "swendsen-wang":
-            self._clusters = _cluster_tables(layout, self.fields, J)
+        self.sites = site_tables(layout, h, J)
+        clusters = name == "swendsen-wang"
+        self._clusters = _cluster_tables(layout, h, J) if clusters else _no_clusters(layout)
+        self._moves = (clusters, True)
 
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return independent draws from the fields alone."""
-        weights = np.exp(self.fields - self.fields.max(axis=1, keepdims=True))
+        fields = _fields(self.layout, self.h)
+        weights = np.exp(fields - fields.max(axis=1, keepdims=True))
         cumulative = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)[:, :-1]
         return (rng.random((n, self.layout.n_sites))[..., None] > cumulative).sum(axis=-1)
 
     def advance(self, states: np.ndarray, sweeps: int, rng: np.random.Generator) -> np.ndarray:
-        """Return the states some sweeps later, as int16."""
-        n_sites, n_edges = self.layout.n_sites, self.layout.n_edges
-        now = np.array(states, dtype=np.int64, order="C")
-        if self._clusters is None:
-            _run(lambda u: _gibbs(now, u, *self._sites), sweeps, now.shape, rng)
-        else:
-            for _ in range(sweeps):
-                _swendsen_wang(now, rng.random((1, len(now), n_edges + n_sites)), *self._clusters)
-                _gibbs(now, rng.random((1, len(now), n_sites)), *self._sites)
-        return now.astype(np.int16)
+        """Return the states some sweeps later, in as few bytes as hold them."""
+        if sweeps < 0:
+            raise ValueError(f"sweeps must not be negative, got {sweeps}")
+        small = np.int8 if self.layout.n_states <= np.iinfo(np.int8).max else np.int16
+        now = np.array(states, dtype=small, order="C")
+        seeds = rng.integers(1, 2**64, size=(len(now), 4), dtype=np.uint64)
+        over_chains(sweep, len(now), now, seeds, sweeps, self._clusters, self.sites, *self._moves)
+        return now
 
     def energy(self, states: np.ndarray) -> np.ndarray:
         """Return the energies of states, shape (N,)."""
         return self.layout.energy(states, self.h, self.J)
+
+
+class _ClusterChain(GraphChain):
+    """Swendsen-Wang without Gibbs sweeps between."""
+
+    def __init__(self, layout: PottsLayout, h: Any, J: Any):
+        super().__init__(layout, h, J, "swendsen-wang")
+        self._moves = (True, False)
 
 
 def sample_gibbs(
@@ -264,12 +268,8 @@ def sample_swendsen_wang(
             "J must be one number, or one for each edge, and none negative for Swendsen-Wang, got "
             f"kind {layout.coupling_kind!r}; use sample_gibbs"
         )
-    chain = GraphChain(layout, h, J, "gibbs")
-    states = _start(chain, n_chains, rng, start)
-    tables = _cluster_tables(layout, chain.fields, J)
-    shape = (n_chains, layout.n_edges + layout.n_sites)
-    _run(lambda uniforms: _swendsen_wang(states, uniforms, *tables), sweeps, shape, rng)
-    return states
+    chain = _ClusterChain(layout, h, J)
+    return chain.advance(_start(chain, n_chains, rng, start), sweeps, rng)
 
 
 def sample_states(
@@ -335,122 +335,68 @@ def _start(
     return np.array(values, dtype=np.int64, order="C")
 
 
-def _run(
-    update: Callable[[np.ndarray], None],
-    sweeps: int,
-    shape: tuple[int, ...],
-    rng: np.random.Generator,
-) -> None:
-    """Update in blocks of sweeps, so that random numbers are made in bulk but never too many."""
-    if sweeps < 0:
-        raise ValueError(f"sweeps must not be negative, got {sweeps}")
-    block = max(1, _BLOCK // max(1, shape[0] * shape[1]))
-    for first in range(0, sweeps, block):
-        update(rng.random((min(block, sweeps - first), *shape)))
+def _fields(layout: PottsLayout, h: Any) -> np.ndarray:
+    """Fields of all sites, (L, S), or of one where all have the same, (1, S)."""
+    fields = layout.expand_field(h)
+    if fields.ndim != 2:
+        raise ValueError("h and J must be one set of parameters, not a batch")
+    return np.ascontiguousarray(fields if layout.field_kind == "full" else fields[:1])
 
 
-def _conditional_tables(
-    layout: PottsLayout, fields: np.ndarray, couplings: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Field factors, and for each neighbour a table (its state, own state); logs if they spread."""
-    around = neighbours(couplings, layout.edges, layout.n_sites)
+def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
+    """Tables that Gibbs sweeps read: factors, or logarithms where these spread too far.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    h, J : array_like
+        Numbers, of the layout's shapes.
+
+    Returns
+    -------
+    Sites
+    """
+    fields = _fields(layout, h)
     own = fields - fields.max(axis=1, keepdims=True)
-    pairs = around.table - around.table.max(axis=(1, 2), keepdims=True, initial=-np.inf)
-    spread = -own.min(axis=1)
-    site = np.repeat(np.arange(layout.n_sites), np.diff(around.start))
-    np.add.at(spread, site, -pairs.min(axis=(1, 2), initial=0.0))
-    logs = not bool(np.all(spread <= _PRODUCT_RANGE))
+    start, site, _ = adjacency(layout.edges, layout.n_sites)
+    powers, pairs = np.empty(0), np.empty((0, layout.n_states, layout.n_states))
+    most = int(np.diff(start).max(initial=0))
+    strength = _strength(layout, J)
+    if strength is not None and strength.ndim == 0:
+        rungs = np.arange(max(most, 1) + 1) * float(strength)
+        spread = float(np.ptp(rungs) - own.min())
+        if spread <= _PRODUCT_RANGE:
+            return Sites(start, site, np.exp(own), np.exp(rungs - rungs.max()), pairs, False)
+    _, couplings = _full(layout, h, J)
+    table = neighbours(couplings, layout.edges, layout.n_sites).table
+    pairs = table - table.max(axis=(1, 2), keepdims=True, initial=-np.inf)
+    owner = np.repeat(np.arange(layout.n_sites), np.diff(start))
+    spreads = np.broadcast_to(-own.min(axis=1), layout.n_sites).copy()
+    np.add.at(spreads, owner, -pairs.min(axis=(1, 2), initial=0.0))
+    logs = not bool(np.all(spreads <= _PRODUCT_RANGE))
     if not logs:
         own, pairs = np.exp(own), np.exp(pairs)
-    return around.start, around.site, np.ascontiguousarray(own), np.ascontiguousarray(pairs), logs
+    return Sites(start, site, np.ascontiguousarray(own), powers, pairs, logs)
 
 
-def _cluster_tables(
-    layout: PottsLayout, fields: np.ndarray, J: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fields, edges and the probability of a bond on each edge between equal states."""
+def _strength(layout: PottsLayout, J: Any) -> np.ndarray | None:
+    """Return what agreement is worth, () or (E,); None where couplings are tables."""
+    if layout.coupling_kind in ("shared", "full"):
+        return None
     # Spins: J x_i x_j is 2 J [x_i = x_j] less a constant.
-    strength = np.broadcast_to(np.asarray(0.0 if J is None else J, dtype=float), layout.n_edges)
-    return fields, layout.edges, -np.expm1(-(2.0 if layout.spins else 1.0) * strength)
+    value = np.asarray(0.0 if J is None else J, dtype=float)
+    if value.shape != layout.coupling_shape:
+        raise ValueError("h and J must be one set of parameters, not a batch")
+    return (2.0 if layout.spins else 1.0) * value
 
 
-@njit(cache=True)
-def _choose(weights, uniform):
-    """Index drawn with probabilities proportional to the weights."""
-    total = 0.0
-    for weight in weights:
-        total += weight
-    left = uniform * total
-    state = 0
-    while state < len(weights) - 1 and left >= weights[state]:
-        left -= weights[state]
-        state += 1
-    return state
+def _cluster_tables(layout: PottsLayout, h: Any, J: Any) -> Clusters:
+    """Fields, edges and the probability of a bond on each edge between equal states."""
+    strength = _strength(layout, J)
+    assert strength is not None
+    bonds = -np.expm1(-np.broadcast_to(strength, layout.n_edges))
+    return Clusters(np.asarray(layout.edges), bonds, _fields(layout, h))
 
 
-@njit(cache=True)
-def _gibbs(states, uniforms, offsets, there, own, pairs, logs):
-    """Sweep all chains in place, once for each leading index of ``uniforms``."""
-    n_states = own.shape[1]
-    weights = np.empty(n_states)
-    for chain in range(states.shape[0]):
-        x = states[chain]
-        for sweep in range(uniforms.shape[0]):
-            for site in range(states.shape[1]):
-                for state in range(n_states):
-                    weights[state] = own[site, state]
-                for k in range(offsets[site], offsets[site + 1]):
-                    other = x[there[k]]
-                    if logs:
-                        for state in range(n_states):
-                            weights[state] += pairs[k, other, state]
-                    else:
-                        for state in range(n_states):
-                            weights[state] *= pairs[k, other, state]
-                if logs:
-                    top = weights.max()
-                    for state in range(n_states):
-                        weights[state] = np.exp(weights[state] - top)
-                x[site] = _choose(weights, uniforms[sweep, chain, site])
-
-
-@njit(cache=True)
-def _root(parent, site):
-    """Find the representative of a cluster, halving paths on the way."""
-    while parent[site] != site:
-        parent[site] = parent[parent[site]]
-        site = parent[site]
-    return site
-
-
-@njit(cache=True)
-def _swendsen_wang(states, uniforms, fields, edges, bonds):
-    """Bond and redraw all chains in place, once for each leading index of ``uniforms``."""
-    n_chains, n_sites = states.shape
-    n_edges, n_states = edges.shape[0], fields.shape[1]
-    parent = np.empty(n_sites, np.int64)
-    pooled = np.empty((n_sites, n_states))
-    weights = np.empty(n_states)
-    for chain in range(n_chains):
-        x = states[chain]
-        for sweep in range(uniforms.shape[0]):
-            uniform = uniforms[sweep, chain]
-            for site in range(n_sites):
-                parent[site] = site
-            for row in range(n_edges):
-                first, second = edges[row, 0], edges[row, 1]
-                if x[first] == x[second] and uniform[row] < bonds[row]:
-                    parent[_root(parent, first)] = _root(parent, second)
-            pooled[:] = 0.0
-            for site in range(n_sites):
-                cluster = _root(parent, site)
-                for state in range(n_states):
-                    pooled[cluster, state] += fields[site, state]
-            for site in range(n_sites):
-                if parent[site] == site:
-                    top = pooled[site].max()
-                    for state in range(n_states):
-                        weights[state] = np.exp(pooled[site, state] - top)
-                    x[site] = _choose(weights, uniform[n_edges + site])
-            for site in range(n_sites):
-                x[site] = x[_root(parent, site)]
+def _no_clusters(layout: PottsLayout) -> Clusters:
+    return Clusters(np.asarray(layout.edges), np.empty(0), np.zeros((1, layout.n_states)))

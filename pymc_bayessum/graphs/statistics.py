@@ -20,6 +20,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.graphs.layouts import as_edges
+from pymc_bayessum.graphs.sweeps import agreements, over_chains
 
 __all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "one_hot", "potts_layout"]
 
@@ -245,7 +246,7 @@ class PottsLayout:
         if self.field_kind == "none":
             return np.zeros((n_rows, 0))
         if self.field_kind == "scalar":
-            return self.decode(states).sum(axis=1, keepdims=True).astype(float)
+            return 2.0 * states.sum(axis=1, keepdims=True, dtype=float) - self.n_sites
         if self.field_kind == "shared":
             counts = [(states == state).sum(axis=1) for state in range(self.n_states)]
             return np.stack(counts, axis=1).astype(float)
@@ -256,11 +257,13 @@ class PottsLayout:
     def _coupling_statistics(self, states: np.ndarray) -> np.ndarray:
         if self.coupling_kind == "none":
             return np.zeros((len(states), 0))
+        if self.coupling_kind == "scalar":
+            agree = np.empty((len(states), 1))
+            over_chains(agreements, len(states), states, self.edges, agree[:, 0])
+            return 2.0 * agree - self.n_edges if self.spins else agree
         first, second = states[:, self.edges[:, 0]], states[:, self.edges[:, 1]]
-        if self.coupling_kind in ("scalar", "edge"):
-            agree = self.decode((first == second).astype(np.int64))
-            agree = agree.sum(axis=1, keepdims=True) if self.coupling_kind == "scalar" else agree
-            return agree.astype(float)
+        if self.coupling_kind == "edge":
+            return self.decode((first == second).astype(float))
         pair = first.astype(np.int64) * self.n_states + second
         if self.coupling_kind == "full":
             return one_hot(pair, self.n_states**2).reshape(len(states), -1).astype(float)

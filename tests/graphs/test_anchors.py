@@ -17,11 +17,11 @@ from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.potts import Potts
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
 from pymc_bayessum.normalizers import Asked
-from pymc_bayessum.normalizers.anchored.draws import draw_at
+from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.anchored.mixture import mbar
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments
 from pymc_bayessum.normalizers.anchored.rule import anchored
-from pymc_bayessum.normalizers.coordinates import within
+from pymc_bayessum.normalizers.coordinates import plain, within
 
 
 def exact_log_z(layout, theta):
@@ -75,11 +75,13 @@ def test_mbar_on_listed_states():
 def test_draws_have_the_right_mean(lattice, sampler):
     layout, theta = lattice
     family = PottsFamily(layout, sampler)
-    draws = draw_at(family, theta, 4000, np.random.default_rng(1))
     exact = family.exact_mean(theta)
-    assert draws.settled
     for method in ("plain", "rao-blackwell"):
-        found = anchor_moments(family, theta, draws, method=method)
+        walk = Walk(family, theta, plain(4), np.random.default_rng(1), n_chains=400, means=method)
+        walk.draw(10)
+        assert walk.settled
+        assert walk.is_steady
+        found = anchor_moments(walk, method)
         se = found.batches.std(axis=0, ddof=1) / np.sqrt(len(found.batches))
         assert (np.abs(found.mean - exact) < 5.0 * se).all()
 
@@ -88,13 +90,22 @@ def test_better_means_at_the_anchor(dense):
     layout, theta = dense
     model = listed(layout, theta)
     family = PottsFamily(layout, "gibbs")
-    draws = draw_at(family, theta, 1500, np.random.default_rng(2))
     rows, _ = identifiable(layout).rows(layout.statistics(model.states))
     covariance = (rows * model.probs[:, None]).T @ rows - np.outer(*2 * [model.probs @ rows])
     unit = np.linalg.inv(np.linalg.cholesky(covariance))
     errors = {}
     for method in ("plain", "rao-blackwell", "stein", "difference"):
-        found = anchor_moments(family, theta, draws, method=method)
+        walk = Walk(
+            family,
+            theta,
+            plain(len(theta)),
+            np.random.default_rng(2),
+            n_chains=150,
+            means=method,
+            keep_states=True,
+        )
+        walk.draw(10)
+        found = anchor_moments(walk, method)
         away = identifiable(layout).select @ (found.mean - model.mean_statistics)
         errors[method] = np.sqrt(np.mean((unit @ away) ** 2))
     assert errors["stein"] < 0.5 * errors["rao-blackwell"] < 0.25 * errors["plain"]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -33,7 +35,6 @@ def test_posterior_of_one_image_with_two_parameters(coupling, wide, monkeypatch)
     if wide:  # as if the graph were too wide for even one elimination
         for module in ("family", "samplers"):
             monkeypatch.setattr(f"pymc_bayessum.graphs.{module}.plan_within", lambda *_: None)
-        monkeypatch.setattr(defaults, "FEW_NODES", 20_000)
     layout = PottsLayout(36, 3, graphs.grid(6, 6), "shared", "scalar")
     states = np.arange(3.0)
     x = sample_exact(layout, 0.1 * states, coupling, 1, np.random.default_rng(0))
@@ -80,7 +81,7 @@ def test_flat_priors_and_numbers_are_answered():
     with pm.Model():
         known = default_rule(layout, x, 0.1, pm.Normal("J"), progressbar=False)
     assert known.n_parameters == 1
-    assert len(known.anchors) == 5
+    assert len(known.anchors) == 3
     fixed = default_rule(layout, x, 0.1, 0.2, progressbar=False)
     assert fixed.n_parameters == 0
     exact = elimination_plan(layout.edges, 16, 2).log_partition(*layout.expand(0.1, 0.2))
@@ -103,14 +104,12 @@ def test_without_rows_the_error_says_what_to_pass():
 def test_trouble_is_told(monkeypatch):
     layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar", spins=True)
     x = layout.decode(sample_exact(layout, None, 0.3, 5, np.random.default_rng(5)))
-    original = defaults.anchored
+    original = defaults.combined
 
     def unsettled(*arguments, **options):
-        rule = original(*arguments, **options)
-        object.__setattr__(rule, "settled", False)
-        return rule
+        return replace(original(*arguments, **options), settled=False)
 
-    monkeypatch.setattr(defaults, "anchored", unsettled)
+    monkeypatch.setattr(defaults, "combined", unsettled)
     with pytest.warns(UserWarning, match="chains had not settled"):
         default_rule(layout, x, progressbar=False)
 
@@ -141,12 +140,10 @@ def test_sampling_a_wide_lattice_recovers_the_parameters():
     assert int(drawn.sample_stats["diverging"].sum()) == 0
 
 
-def test_a_model_in_pymc_gets_the_default(monkeypatch):
+def test_a_model_in_pymc_gets_the_default():
     """Beyond the exact limit a model with data builds its own anchored rule."""
     edges = graphs.grid(11, 11)
     x = np.random.default_rng(8).integers(0, 3, (1, 121))
-    monkeypatch.setattr(defaults, "FEW_NODES", 2000)
-    monkeypatch.setattr(defaults, "PILOT_NODES", 1000)
     with pm.Model() as model:
         J = pm.HalfNormal("J")
         Potts("x", None, J, edges, n_states=3, observed=x)

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymc_bayessum import graphs
+from pymc_bayessum.graphs.layouts import least_width
 
 
 def edge_set(edges):
@@ -176,3 +177,34 @@ def test_separators_are_those_of_plain_elimination(graph):
 )
 def test_known_widths(edges, n_sites, width):
     assert graphs.elimination_order(edges, n_sites, n_states=3).width == width
+
+
+@pytest.mark.parametrize(
+    ("edges", "n_sites", "width"),
+    [
+        (graphs.complete(7), 7, 6),
+        (graphs.grid(4, 6), 24, 4),
+        (graphs.grid(6, 4), 24, 4),
+        (graphs.grid(5, 5, periodic=True), 25, 5),
+        (graphs.grid(5, 5)[:, ::-1], 25, 5),
+    ],
+)
+def test_width_at_a_glance(edges, n_sites, width):
+    """A lower bound: never above the width of an order that was found."""
+    assert least_width(edges, n_sites) == width
+    assert graphs.elimination_order(edges, n_sites).width >= width
+
+
+def test_the_bound_on_the_width_is_one():
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        graph = nx.gnm_random_graph(12, int(rng.integers(5, 60)), seed=int(rng.integers(1000)))
+        edges = graphs.from_networkx(graph)
+        assert least_width(edges, 12) <= graphs.elimination_order(edges, 12).width
+
+
+def test_orders_that_are_too_wide_are_given_up():
+    with pytest.raises(ValueError, match="more than 1e"):
+        graphs.elimination_order(graphs.grid(12, 12, 12), 1728, most_entries=1e6)
+    found = graphs.elimination_order(graphs.grid(6, 6), 36, most_entries=1e6)
+    assert found == graphs.elimination_order(graphs.grid(6, 6), 36)

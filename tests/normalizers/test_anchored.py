@@ -11,8 +11,8 @@ from pymc_bayessum.normalizers.anchored import (
     climb,
     default_anchored,
 )
-from pymc_bayessum.normalizers.anchored.draws import draw_at
-from pymc_bayessum.normalizers.anchored.moments import anchor_moments
+from pymc_bayessum.normalizers.anchored.draws import Walk
+from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
 from pymc_bayessum.normalizers.coordinates import plain
 from pymc_bayessum.normalizers.family import Family, LogConstant
 
@@ -63,10 +63,10 @@ class WalkingDie(Die):
     """Draws by a Metropolis walk over the faces."""
 
     def chain(self, theta):
-        return Walk(theta)
+        return Steps(theta)
 
 
-class Walk:
+class Steps:
     name = "walk"
 
     def __init__(self, theta):
@@ -117,12 +117,16 @@ def test_a_family_of_two_methods_is_enough():
 
 
 def test_chains_of_any_family_are_watched():
-    draws = draw_at(WalkingDie(), THETA, 4000, np.random.default_rng(0))
-    assert draws.sampler == "walk"
-    assert draws.settled
-    assert draws.burn_in > 0
+    walk = Walk(
+        WalkingDie(), THETA, plain(3), np.random.default_rng(0), n_chains=200, means="plain"
+    )
+    walk.draw(20)
+    assert walk.sampler == "walk"
+    assert walk.settled
+    assert walk.is_steady
+    assert walk.burn_in > 0
     exact = softmax(PHI @ THETA) @ PHI
-    found = anchor_moments(WalkingDie(), THETA, draws)
+    found = anchor_moments(walk, "plain")
     error = found.batches.std(axis=0, ddof=1) / np.sqrt(len(found.batches))
     assert (np.abs(found.mean - exact) < 5.0 * error).all()
 
@@ -134,16 +138,14 @@ def test_offers_are_taken():
     assert rule.moments.method == "exact"
     assert rule.n_parameters == 3
     assert float(rule.log_z_at(np, THETA)) == pytest.approx(logsumexp(PHI @ THETA))
-    draws = draw_at(family, THETA, 100, np.random.default_rng(2))
-    better = anchor_moments(family, THETA, draws, "rao-blackwell")
-    np.testing.assert_allclose(better.mean, family.exact_mean(THETA))
-    np.testing.assert_allclose(
-        anchor_moments(family, THETA, draws, "twice").mean, 2 * family.exact_mean(THETA)
-    )
+    better = anchored(family, THETA, n=100, rng=np.random.default_rng(2), moments="rao-blackwell")
+    np.testing.assert_allclose(better.moments.mean, family.exact_mean(THETA))
+    twice = anchored(family, THETA, n=100, rng=np.random.default_rng(2), moments="twice")
+    np.testing.assert_allclose(twice.moments.mean, 2 * family.exact_mean(THETA))
     with pytest.raises(ValueError, match=r"'rao-blackwell', 'twice', 'plain'.*got 'magic'"):
-        anchor_moments(family, THETA, draws, "magic")
+        moment_method(family, THETA, "magic")
     with pytest.raises(ValueError, match=r"one of \('plain',\), got 'exact'"):
-        anchor_moments(Die(), THETA, draws, "exact")
+        moment_method(Die(), THETA, "exact")
 
 
 def test_climbing_and_defaults_need_the_data_s_statistics_alone():

@@ -103,7 +103,10 @@ def climb[A: Anchored](
     n_moments: int | None = None,
     most_moments: int = MOST_MOMENTS,
     max_anchors: int = 20,
+    tolerance: float = MODE_TOLERANCE,
+    reach: float = V_LIMIT,
     chains: np.ndarray | None = None,
+    n_chains: int | None = None,
     report: Callable[[str], None] | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]
 ) -> Climb[A]:
@@ -124,8 +127,13 @@ def climb[A: Anchored](
         As for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; unless given, as many
         draws for the mean as its error asks for, up to ``most_moments``.
     max_anchors : int
+    tolerance : float
+        Error of the mode, in posterior sds, that draws at the last anchor may add.
+    reach : float
+        Largest V of a step.
     chains : ndarray, shape (C, ...), optional
         First states of the chains of the first anchor.
+    n_chains : int, optional
     report : callable, optional
         Told what goes on.
 
@@ -168,10 +176,11 @@ def climb[A: Anchored](
             constant=False,
             coordinates=coordinates,
             start=chains,
+            n_chains=n_chains,
             kind=kind,
         )
         chains = rule.states
-        point, curvature, inside = _newton(rule, target, data.n_rows, prior)
+        point, curvature, inside = _newton(rule, target, data.n_rows, prior, reach)
         v = float(rule.variances(coordinates.parameters(point))[0])
         walked = float(np.sqrt(rule.inflation * v * data.n_rows / rule.n_nodes))
         noise = _mean_noise(rule, data.n_rows, curvature)
@@ -189,9 +198,9 @@ def climb[A: Anchored](
         if report is not None:
             report(f"anchor {len(history)}: V = {v:.2g}, mode within {error:.2g} sd")
         # A walk no longer than what the noise of the mean makes cannot be shortened further.
-        near = inside and walked <= max(MODE_TOLERANCE, noise)
-        more = n_moments * int(np.ceil((noise / MODE_TOLERANCE) ** 2))
-        if near and noise > MODE_TOLERANCE and adaptive and n_moments < most_moments:
+        near = inside and walked <= max(tolerance, noise)
+        more = n_moments * int(np.ceil((noise / tolerance) ** 2))
+        if near and noise > tolerance and adaptive and n_moments < most_moments:
             near = False
             n_moments = min(most_moments, more)
         if near or len(history) >= max_anchors:
@@ -200,7 +209,7 @@ def climb[A: Anchored](
 
 
 def _newton(
-    rule: Anchored, target: np.ndarray, n_rows: int, prior: NormalPrior
+    rule: Anchored, target: np.ndarray, n_rows: int, prior: NormalPrior, reach: float
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Maximise the log-posterior within reach of the rule; whether the mode lies inside."""
     anchor = rule.coordinates.of(rule.centre)
@@ -229,7 +238,7 @@ def _newton(
         gain = float(slope @ step)
         if gain < 1e-10 * max(1, size):
             break
-        length = min(_longest(point - anchor, step, covariance) for covariance in covariances)
+        length = min(_longest(point - anchor, step, each, reach) for each in covariances)
         if rare.any():
             length = min(length, _longest_rare((point - anchor)[rare], step[rare]))
         inside = length >= 1.0
@@ -264,11 +273,11 @@ def _correction(n_draws: float, size: int) -> float:
     return (n_draws - 1.0) / max(1.0, n_draws - size - 2.0)
 
 
-def _longest(away: np.ndarray, step: np.ndarray, covariance: np.ndarray) -> float:
+def _longest(away: np.ndarray, step: np.ndarray, covariance: np.ndarray, reach: float) -> float:
     """Largest multiple of a step that keeps V, a quadratic form, within its limit."""
     a = float(step @ covariance @ step)
     b = float(away @ covariance @ step)
-    c = float(away @ covariance @ away) - V_LIMIT
+    c = float(away @ covariance @ away) - reach
     if a <= 0.0:
         return np.inf
     return (-b + np.sqrt(max(0.0, b * b - a * c))) / a

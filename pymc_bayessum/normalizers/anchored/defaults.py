@@ -6,23 +6,42 @@ many get one, at the mode.
 """
 
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior, climb
+from pymc_bayessum.normalizers.anchored.draws import Walk, chains_for
+from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
+from pymc_bayessum.normalizers.anchored.precision import posterior_precision
 from pymc_bayessum.normalizers.anchored.progress import progress
-from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
+from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored, combined, split
+from pymc_bayessum.normalizers.anchored.target import TARGET, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import Family
+from pymc_bayessum.normalizers.family import Family, OffersExactLogZ
 
 __all__ = ["FEW_PARAMETERS", "axis_points", "default_anchored", "matched_prior"]
 
 #: Number of parameters up to which several anchors are set.
 FEW_PARAMETERS = 5
-#: Draws in a rule with few parameters.
-FEW_NODES = 50_000
-#: Draws at each anchor on the way to the mode, with few parameters.
+#: Draws where nothing is free.
 PILOT_NODES = 4000
+#: Chains, at most.
+MOST_CHAINS = 100
+#: Draws of every chain at an anchor on the way to the mode, with few parameters;
+PILOT_ROUNDS = 8
+#: the error of the mode, in sds, that will do for anchors to stand around it;
+PILOT_TOLERANCE = 0.3
+#: and how far a step may go.
+PILOT_REACH = 2.0
+#: Draws at each anchor before the error is asked for; with small states they cost next to nothing.
+FIRST_DRAWS = 500
+SMALL_SITES = 1_000_000
+#: Draws at all anchors after which the target is given up.
+MOST_DRAWS = 400_000
+#: Draws that a rule with few parameters sums over at most: some tenth of a millisecond.
+MOST_NODES = 20_000
 #: Posterior sds at which the outer anchors stand.
 SPREAD = 2.0
 #: Prior sd where the prior cannot be drawn from, or has no finite scale.
@@ -37,6 +56,8 @@ def default_anchored[A: Anchored](
     start: np.ndarray | None = None,
     *,
     rng: np.random.Generator,
+    chains: np.ndarray | None = None,
+    target: Precision = TARGET,
     progressbar: bool = True,
     kind: type[A] = Anchored,  # type: ignore[assignment]
 ) -> A:
@@ -53,6 +74,11 @@ def default_anchored[A: Anchored](
         Where the climb to the mode begins, for example the mode of a pseudo-likelihood; the prior
         mean by default.
     rng : numpy.random.Generator
+    chains : ndarray, shape (C, ...), optional
+        First states of chains: observed ones are as good as any.
+    target : Precision
+        Errors of the posterior's mean and sd that draws may leave: they are made until it is
+        reached.
     progressbar : bool
     kind : type
         What to build: a wing's own kind of :class:`Anchored`.
@@ -74,7 +100,7 @@ def default_anchored[A: Anchored](
     ...                         NormalPrior(np.zeros(1), np.eye(1)), progressbar=False,
     ...                         rng=np.random.default_rng(0))
     >>> len(rule.anchors), bool(abs(rule.centre[0] - np.log(7 / 3)) < 0.05)
-    (5, True)
+    (3, True)
     """
     if coordinates.size == 0:
         # Nothing is free: one anchor where the parameters are.
@@ -82,38 +108,26 @@ def default_anchored[A: Anchored](
         return anchored(
             family, theta[None], n=PILOT_NODES, rng=rng, coordinates=coordinates, kind=kind
         )
-    few = coordinates.size <= FEW_PARAMETERS
-    many = max(5000, 10 * coordinates.size)
-    with progress("Anchoring the normaliser", 8, progressbar) as report:
-        mode = climb(
-            family,
-            data,
-            coordinates,
-            prior,
-            prior.mean if start is None else start,
-            n=PILOT_NODES if few else many,
-            rng=rng,
-            n_moments=PILOT_NODES if few else None,
-            report=report,
-            kind=kind,
-        )
-        points = axis_points(mode.point, mode.curvature) if few else mode.point[None]
-        rule = anchored(
-            family,
-            coordinates.parameters(points),
-            n=FEW_NODES if few else many,
-            rng=rng,
-            n_moments=int(np.clip(50 * data.n_rows, 20_000, 200_000)),
-            coordinates=coordinates,
-            start=mode.rule.states,
-            kind=kind,
-        )
-        report(f"{len(points)} anchor(s), {rule.n_nodes} draws")
+    first = prior.mean if start is None else start
+    with progress("Anchoring the normaliser", progressbar) as report:
+        if coordinates.size <= FEW_PARAMETERS:
+            rule, converged = _around_the_mode(
+                family, data, coordinates, prior, first, rng, chains, target, report, kind
+            )
+        else:
+            rule, converged = _at_the_mode(
+                family, data, coordinates, prior, first, rng, chains, report, kind
+            )
     trouble = None
-    if not mode.converged:
+    if not converged:
         trouble = "the posterior mode was not reached"
     elif not rule.settled:
         trouble = "chains had not settled when draws began"
+    elif rule.misses_target and rule.precision is not None:
+        trouble = (
+            f"draws may leave {rule.precision.mean:.2g} sds of error in the posterior's mean and "
+            f"{100 * rule.precision.sd:.0f}% in its sd"
+        )
     if trouble is not None:
         warnings.warn(
             f"the default normaliser may be poor: {trouble}. Run pbs.check_normalizer on the "
@@ -122,6 +136,118 @@ def default_anchored[A: Anchored](
             stacklevel=3,
         )
     return rule
+
+
+def _at_the_mode[A: Anchored](
+    family: Family,
+    data: Data,
+    coordinates: Coordinates,
+    prior: NormalPrior,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    chains: np.ndarray | None,
+    report: Callable[[str], None],
+    kind: type[A],
+) -> tuple[A, bool]:
+    """One anchor for many parameters."""
+    n = max(5000, 10 * coordinates.size)
+    mode = climb(
+        family,
+        data,
+        coordinates,
+        prior,
+        start,
+        n=n,
+        rng=rng,
+        chains=chains,
+        report=report,
+        kind=kind,
+    )
+    rule = anchored(
+        family,
+        coordinates.parameters(mode.point)[None],
+        n=n,
+        rng=rng,
+        n_moments=int(np.clip(50 * data.n_rows, 20_000, 200_000)),
+        constant=_is_exact(family),
+        coordinates=coordinates,
+        start=mode.rule.states,
+        kind=kind,
+    )
+    report(f"one anchor, {rule.n_nodes} draws")
+    return rule, mode.converged
+
+
+def _around_the_mode[A: Anchored](
+    family: Family,
+    data: Data,
+    coordinates: Coordinates,
+    prior: NormalPrior,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    chains: np.ndarray | None,
+    target: Precision,
+    report: Callable[[str], None],
+    kind: type[A],
+) -> tuple[A, bool]:
+    """Several anchors for few parameters, with draws until the target is reached."""
+    state_size = 1 if chains is None else int(np.prod(chains.shape[1:]))
+    n_chains = MOST_CHAINS if chains is None else min(MOST_CHAINS, chains_for(chains))
+    pilot = PILOT_ROUNDS * n_chains
+    mode = climb(
+        family,
+        data,
+        coordinates,
+        prior,
+        start,
+        n=pilot,
+        rng=rng,
+        n_moments=pilot,
+        tolerance=PILOT_TOLERANCE,
+        reach=PILOT_REACH,
+        chains=chains,
+        n_chains=n_chains,
+        report=report,
+        kind=kind,
+    )
+    anchors = coordinates.parameters(axis_points(mode.point, mode.curvature))
+    method = moment_method(family, anchors[0], None)
+    walks = [
+        Walk(
+            family,
+            anchor,
+            coordinates,
+            rng,
+            start=mode.rule.states,
+            n_chains=n_chains,
+            means=method if method != "exact" and place == 0 else None,
+        )
+        for place, anchor in enumerate(anchors)
+    ]
+    most = MOST_DRAWS // (len(walks) * n_chains)
+    rounds = -(-max(FIRST_DRAWS, SMALL_SITES // state_size) // n_chains)
+    each = MOST_NODES // len(walks)
+    while True:
+        for walk in walks:
+            walk.draw(rounds - walk.n_rounds)
+        rule = combined(
+            walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
+            constant=_is_exact(family), kind=kind,
+        )  # fmt: skip
+        parts = [split(walk, each, each // 4)[0] for walk in walks]
+        found = posterior_precision(rule, parts, data, prior, mode)
+        excess = found.excess(target)
+        report(f"{len(walks)} anchors, {rule.n_nodes} draws: within {found.mean:.2g} sd")
+        if excess <= 1.0 or rounds >= most:
+            break
+        rounds = min(most, int(np.ceil(rounds * np.clip(1.1 * excess**2, 1.3, 4.0))))
+    steady = all(walk.is_steady for walk in walks)
+    return replace(rule, precision=found, settled=rule.settled and steady), mode.converged
+
+
+def _is_exact(family: Family) -> bool:
+    """Whether log Z at an anchor costs one exact sum: else no posterior needs it."""
+    return isinstance(family, OffersExactLogZ) and family.exact_log_z() is not None
 
 
 def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
@@ -137,21 +263,18 @@ def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray, shape (K, r)
-        The mode, and two points on each axis, two sds away: five to nine points. A single axis has
-        two more at half the distance; of five axes the narrowest has none.
+        The mode, and two points on each axis, two sds away: three to nine points. Of five axes the
+        narrowest has none.
 
     Examples
     --------
     >>> import numpy as np
     >>> [len(axis_points(np.zeros(r), np.eye(r))) for r in (1, 2, 3, 4, 5)]
-    [5, 5, 7, 9, 9]
+    [3, 5, 7, 9, 9]
     """
     precision, axes = np.linalg.eigh(curvature)
     steps = (axes / np.sqrt(precision)).T[: FEW_PARAMETERS - 1]
-    multiples = [SPREAD, -SPREAD]
-    if len(mode) == 1:
-        multiples += [0.5 * SPREAD, -0.5 * SPREAD]
-    return np.stack([mode, *(mode + k * step for step in steps for k in multiples)])
+    return np.stack([mode, *(mode + k * step for step in steps for k in (SPREAD, -SPREAD))])
 
 
 def matched_prior(coordinates: Coordinates, draws: np.ndarray | None) -> NormalPrior:

@@ -1,164 +1,252 @@
-"""Draws of an exponential family at a fixed parameter value.
+"""Draws of an exponential family at a fixed parameter value, of which the statistics are kept.
 
 Where the family offers chains, many run side by side: burn-in lasts until the mean energy has
-stopped moving, and as long again; states are kept that many sweeps apart that energies are nearly
-uncorrelated. Other families draw by themselves.
+stopped moving, and as long again; draws are that many sweeps apart that energies are nearly
+uncorrelated. Other families draw by themselves. States are forgotten once their statistics are
+known: only the last ones stay, to go on from.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import Chain, Family, OffersChain, OffersEnergy
+from pymc_bayessum.normalizers.family import (
+    Family,
+    OffersChain,
+    OffersConditionalMeans,
+    OffersEnergy,
+)
 
-__all__ = ["CHAINS", "Draws", "draw_at", "mean_statistics", "reduced", "some_of"]
+__all__ = ["CHAINS", "Walk", "chains_for", "mean_statistics", "some_of"]
 
 #: Chains that are run side by side, at most.
 CHAINS = 500
+#: Chains by the size of a state, up to which they are used.
+CHAINS_BY_SIZE = ((CHAINS, 512), (100, 4096), (50, 16_384), (25, 65_536), (13, np.inf))
+#: Sets of chains whose separate means tell the error of the whole.
+N_BATCHES = 10
 #: Sweeps after which burn-in ends whether energies have settled or not.
 LONGEST_BURN_IN = 4000
-#: Sweeps between states kept, at most.
+#: Sweeps between draws, at most.
 LONGEST_SPACING = 30
 #: Numbers of statistics up to which each is watched, beside the energy.
 FEW_STATISTICS = 8
+#: Standard errors by which early and late draws may differ.
+UNSTEADY = 5.0
 #: Numbers of statistics that are held at once.
 _BLOCK = 8_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Draws:
-    """Draws of a model at one parameter value.
+def chains_for(states: np.ndarray) -> int:
+    """Return the number of chains that is worth its burn-in, for states of this size.
 
-    Attributes
+    A fifth of them can be held out, and ten equal sets made of the others.
+
+    Parameters
     ----------
-    states : ndarray, shape (N, ...)
-    chain : ndarray of int, shape (N,)
-        Number of the chain each came from; draws of one chain stand together. Independent draws
-        have a number each.
-    sampler : str
-        Name of the chains; "exact" for independent draws of a family that has chains as well,
-        "own" for one that has not.
-    burn_in, thin : int
-        Sweeps before the first state was kept, and between states kept.
-    settled : bool
-        Whether the mean energy had stopped moving when burn-in ended.
+    states : ndarray, shape (C, ...)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [chains_for(np.zeros((1, side**2))) for side in (16, 100, 500)]
+    [500, 50, 13]
     """
-
-    states: np.ndarray = field(repr=False)
-    chain: np.ndarray = field(repr=False)
-    sampler: str
-    burn_in: int = 0
-    thin: int = 1
-    settled: bool = True
+    size = int(np.prod(states.shape[1:]))
+    return next(count for count, most in CHAINS_BY_SIZE if size <= most)
 
 
-def draw_at(
-    family: Family,
-    theta: np.ndarray,
-    n: int,
-    rng: np.random.Generator,
-    *,
-    start: np.ndarray | None = None,
-    n_chains: int | None = None,
-) -> Draws:
-    """Draw at one parameter value.
+class Walk:
+    """Draws at one parameter value; more of them whenever asked.
 
     Parameters
     ----------
     family : Family
     theta : ndarray, shape (d,)
-    n : int
-        Number of draws, rounded up to a multiple of the chains.
+    coordinates : Coordinates
+        In which statistics are kept.
     rng : numpy.random.Generator
     start : ndarray, shape (C, ...), optional
         First states of the chains (repeated as needed).
-    n_chains : int, optional
-        By default 500, or fewer when there are few draws to make.
+    n_chains : int
+        Chains, or draws at a time where the family draws independently.
+    means : {"plain", "rao-blackwell"}, optional
+        Which means of the statistics to keep over sets of chains.
+    keep_states : bool
+        Keep all states after all.
 
-    Returns
-    -------
-    Draws
+    Attributes
+    ----------
+    sampler : str
+        Name of the chains; "exact" for independent draws of a family that has chains as well,
+        "own" for one that has not.
+    states : ndarray, shape (C, ...)
+        The last ones.
+    burn_in, thin : int
+        Sweeps before the first draw, and between draws.
+    settled : bool
+        Whether the mean energy had stopped moving when burn-in ended.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from pymc_bayessum.normalizers.coordinates import plain
     >>> class Bits:
     ...     def statistics(self, states):
     ...         return states.sum(axis=1, keepdims=True).astype(float)
     ...     def sample(self, theta, n, rng, start=None):
     ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> draw_at(Bits(), np.zeros(1), 200, np.random.default_rng(0)).states.shape
-    (200, 10)
+    >>> walk = Walk(Bits(), np.zeros(1), plain(1), np.random.default_rng(0), n_chains=50)
+    >>> walk.draw(4)
+    >>> walk.rows.shape
+    (4, 50, 1)
     """
-    chain = family.chain(theta) if isinstance(family, OffersChain) else None
-    if chain is None:
-        states = family.sample(theta, n, rng, start)
-        name = "exact" if isinstance(family, OffersChain) else "own"
-        return Draws(states, np.arange(len(states)), name)
-    chains = min(CHAINS, max(50, n // 10)) if n_chains is None else n_chains
-    states = chain.start(chains, rng) if start is None else start[np.arange(chains) % len(start)]
 
-    def summary(states: np.ndarray) -> np.ndarray:
+    def __init__(
+        self,
+        family: Family,
+        theta: np.ndarray,
+        coordinates: Coordinates,
+        rng: np.random.Generator,
+        *,
+        start: np.ndarray | None = None,
+        n_chains: int = CHAINS,
+        means: str | None = None,
+        keep_states: bool = False,
+    ):
+        self.family, self.theta, self.coordinates, self.rng = family, theta, coordinates, rng
+        self.n_chains, self.means, self.keep_states = n_chains, means, keep_states
+        self.chain = family.chain(theta) if isinstance(family, OffersChain) else None
+        self.burn_in, self.thin, self.settled = 0, 1, True
+        self.kept: list[np.ndarray] = []
+        self._rounds: list[np.ndarray] = []
+        self._batch = np.arange(n_chains) % min(N_BATCHES, n_chains)
+        self._sums = np.zeros((self._batch.max() + 1, len(theta)))
+        self._n_summed = 0
+        if self.chain is None:
+            self.sampler = "exact" if isinstance(family, OffersChain) else "own"
+            self.states: Any = start
+        else:
+            self.sampler = self.chain.name
+            if start is None:
+                self.states = self.chain.start(n_chains, rng)
+            else:
+                self.states = start[np.arange(n_chains) % len(start)]
+            self._burn_in()
+            self._space_out()
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Reduced statistics, shape (rounds, chains, r)."""
+        return np.stack(self._rounds)
+
+    @property
+    def n_rounds(self) -> int:
+        """Draws made with every chain."""
+        return self._n_summed
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the first quarter of the draws and the last half have the same mean."""
+        rows = self.rows
+        if self.chain is None or len(rows) < 8:
+            return True
+        moved = rows[: len(rows) // 4].mean(axis=0) - rows[len(rows) // 2 :].mean(axis=0)
+        noise = moved.std(axis=0, ddof=1) / np.sqrt(self.n_chains) + 1e-12
+        return bool((np.abs(moved.mean(axis=0)) < UNSTEADY * noise).all())
+
+    @property
+    def batch_means(self) -> np.ndarray:
+        """Means of the statistics over sets of chains, shape (B, d)."""
+        size = np.bincount(self._batch) * self._n_summed
+        return self._sums / size[:, None]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of the statistics, shape (d,)."""
+        return self._sums.sum(axis=0) / (self.n_chains * self._n_summed)
+
+    def draw(self, rounds: int, every: int = 1) -> None:
+        """Make some draws with every chain, and keep the statistics of each ``every``-th.
+
+        Parameters
+        ----------
+        rounds : int
+        every : int
+            Draws between serve the means alone.
+        """
+        for number in range(rounds):
+            self._advance(self.thin)
+            kept = number % every == 0
+            if kept or self.means == "plain":
+                reduced = self._take_statistics()
+                if kept:
+                    self._rounds.append(reduced)
+            if kept and self.keep_states:
+                self.kept.append(self.states)
+            if self.means == "rao-blackwell":
+                assert isinstance(self.family, OffersConditionalMeans)
+                means = self.family.conditional_means(self.theta, self.states, self._batch)
+                self._sums += means * np.bincount(self._batch)[:, None]
+            self._n_summed += 1
+
+    def _advance(self, sweeps: int) -> None:
+        if self.chain is None:
+            self.states = self.family.sample(self.theta, self.n_chains, self.rng, self.states)
+        else:
+            self.states = self.chain.advance(self.states, sweeps, self.rng)
+
+    def _take_statistics(self) -> np.ndarray:
+        """Reduced statistics of the states, (C, r), in blocks: all may not fit in memory."""
+        block = max(1, _BLOCK // max(1, len(self.theta)))
+        parts = []
+        for first in range(0, self.n_chains, block):
+            some = slice(first, first + block)
+            statistics = self.family.statistics(self.states[some])
+            parts.append(self.coordinates.rows(statistics)[0])
+            if self.means == "plain":
+                for batch in range(len(self._sums)):
+                    self._sums[batch] += statistics[self._batch[some] == batch].sum(axis=0)
+        return np.concatenate(parts)
+
+    def _summary(self) -> np.ndarray:
         """Energy, and the statistics themselves where they are few: fields may move slower."""
-        if isinstance(chain, OffersEnergy) and len(theta) > FEW_STATISTICS:
-            return chain.energy(states)[:, None]
-        statistics = family.statistics(states)
-        energy = (statistics @ theta)[:, None]
-        return energy if len(theta) > FEW_STATISTICS else np.hstack([energy, statistics])
+        few = len(self.theta) <= FEW_STATISTICS
+        if isinstance(self.chain, OffersEnergy) and not few:
+            return self.chain.energy(self.states)[:, None]
+        statistics = self.family.statistics(self.states)
+        energy = (statistics @ self.theta)[:, None]
+        return np.hstack([energy, statistics]) if few else energy
 
-    states, burn_in, settled = _burn_in(chain, summary, states, rng)
-    states, thin = _spacing(chain, summary, states, rng)
-    kept = []
-    for _ in range(-(-n // chains)):
-        states = chain.advance(states, thin, rng)
-        kept.append(states)
-    stacked = np.stack(kept, axis=1).reshape(-1, *states.shape[1:])
-    number = np.repeat(np.arange(chains), len(kept))
-    return Draws(stacked, number, chain.name, burn_in, thin, settled)
+    def _burn_in(self) -> None:
+        """Run until the means over chains no longer move, and as long again."""
+        done, block, calm = 0, 10, 0
+        before = self._summary()
+        while done < LONGEST_BURN_IN // 2 and calm < 2:
+            self._advance(block)
+            done += block
+            after = self._summary()
+            noise = np.sqrt((before.var(axis=0) + after.var(axis=0)) / self.n_chains) + 1e-12
+            moved = np.abs(after.mean(axis=0) - before.mean(axis=0)) / noise
+            calm = calm + 1 if moved.max() < 2.5 else 0
+            before = after
+            if done >= 10 * block:
+                block *= 2
+        self._advance(done)
+        self.burn_in, self.settled = 2 * done, calm >= 2
 
-
-def _burn_in(
-    chain: Chain,
-    summary: Callable[[np.ndarray], np.ndarray],
-    states: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, int, bool]:
-    """Run until the means over chains no longer move, and as long again."""
-    done, block, calm = 0, 10, 0
-    before = summary(states)
-    while done < LONGEST_BURN_IN // 2 and calm < 2:
-        states = chain.advance(states, block, rng)
-        done += block
-        after = summary(states)
-        noise = np.sqrt((before.var(axis=0) + after.var(axis=0)) / len(states)) + 1e-12
-        moved = np.abs(after.mean(axis=0) - before.mean(axis=0)) / noise
-        calm = calm + 1 if moved.max() < 2.5 else 0
-        before = after
-        if done >= 10 * block:
-            block *= 2
-    return chain.advance(states, done, rng), 2 * done, calm >= 2
-
-
-def _spacing(
-    chain: Chain,
-    summary: Callable[[np.ndarray], np.ndarray],
-    states: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, int]:
-    """Find the number of sweeps after which a chain has nearly forgotten where it was."""
-    first = summary(states)
-    first = first - first.mean(axis=0)
-    for sweeps in range(1, LONGEST_SPACING + 1):
-        states = chain.advance(states, 1, rng)
-        now = summary(states)
-        now = now - now.mean(axis=0)
-        spread = np.sqrt((first**2).sum(axis=0) * (now**2).sum(axis=0))
-        if ((first * now).sum(axis=0) <= 0.2 * spread).all():
-            return states, sweeps
-    return states, LONGEST_SPACING
+    def _space_out(self) -> None:
+        """Find the number of sweeps after which a chain has nearly forgotten where it was."""
+        first = self._summary()
+        first = first - first.mean(axis=0)
+        for self.thin in range(1, LONGEST_SPACING + 1):
+            self._advance(1)
+            now = self._summary()
+            now = now - now.mean(axis=0)
+            spread = np.sqrt((first**2).sum(axis=0) * (now**2).sum(axis=0))
+            if ((first * now).sum(axis=0) <= 0.2 * spread).all():
+                return
 
 
 def some_of(states: np.ndarray, n: int) -> np.ndarray:
@@ -175,14 +263,3 @@ def mean_statistics(family: Family, states: Any, n_parameters: int) -> np.ndarra
     for first in range(0, len(states), block):
         total += family.statistics(states[first : first + block]).sum(axis=0)
     return total / len(states)
-
-
-def reduced(family: Family, coordinates: Coordinates, states: np.ndarray) -> np.ndarray:
-    """Reduced statistics of states, (N, r), in blocks: all statistics may not fit in memory."""
-    block = max(1, _BLOCK // max(1, coordinates.read.shape[1]))
-    return np.concatenate(
-        [
-            coordinates.rows(family.statistics(states[first : first + block]))[0]
-            for first in range(0, len(states), block)
-        ]
-    )

@@ -25,6 +25,10 @@ class Estimate(Protocol):
         """Whether log Z is known, and not up to a constant only."""
 
     @property
+    def states(self) -> np.ndarray:
+        """Some states, (C, ...), to start chains from."""
+
+    @property
     def remedy(self) -> str:
         """What to do where it was not good enough."""
 

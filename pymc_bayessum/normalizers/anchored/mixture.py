@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-__all__ = ["Nodes", "mbar", "merged"]
+__all__ = ["Nodes", "mbar", "merged", "pooled"]
 
 #: Coordinates up to which equal rows of statistics are merged (they hardly occur beyond).
 MERGE_LIMIT = 16
@@ -104,3 +104,31 @@ def mbar(
         log_z -= log_z[0]
     mixture = logsumexp(energies + (log_sizes - log_z), axis=1)
     return log_counts - mixture, log_z
+
+
+def pooled(parts: list[np.ndarray], anchors: np.ndarray) -> tuple[Nodes, np.ndarray]:
+    """Nodes of draws at several anchors.
+
+    Parameters
+    ----------
+    parts : list of ndarray, shapes (N_k, r)
+        Reduced statistics of the draws at each.
+    anchors : ndarray, shape (K, r)
+
+    Returns
+    -------
+    nodes : Nodes
+    log_z : ndarray, shape (K,)
+        At the anchors, relative to the first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nodes, _ = pooled([np.array([[0.0], [1.0], [1.0]])], np.zeros((1, 1)))
+    >>> nodes.counts.tolist(), nodes.n_draws
+    ([1.0, 2.0], 3)
+    """
+    rows, counts = merged(np.concatenate(parts))
+    sizes = np.array([len(part) for part in parts], dtype=float)
+    log_weights, log_z = mbar(rows, counts, anchors, sizes)
+    return Nodes(rows, log_weights, counts), log_z

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pymc_bayessum.normalizers.anchored.draws import Draws, mean_statistics
+from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import (
     Family,
@@ -13,10 +13,7 @@ from pymc_bayessum.normalizers.family import (
     OffersOtherMeans,
 )
 
-__all__ = ["Moments", "anchor_moments"]
-
-#: Sets of chains whose separate estimates tell the error.
-N_BATCHES = 10
+__all__ = ["Moments", "anchor_moments", "moment_method"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +33,11 @@ class Moments:
     batches: np.ndarray = field(repr=False)
     method: str
 
+    def without(self, batch: int) -> np.ndarray:
+        """Mean without one of the batches; as it is where it is exact."""
+        n = len(self.batches)
+        return self.mean if n < 2 else np.delete(self.batches, batch % n, axis=0).mean(axis=0)
+
     def spread(self, coordinates: Coordinates) -> np.ndarray | None:
         """Square root of the covariance of the reduced mean, (B, r); None where it is exact.
 
@@ -48,19 +50,58 @@ class Moments:
         return (batches - batches.mean(axis=0)) / np.sqrt(n * (n - 1.0))
 
 
-def anchor_moments(
-    family: Family, theta: np.ndarray, draws: Draws, method: str | None = None
-) -> Moments:
-    """Estimate the mean of the statistics at the parameters the draws were made at.
+def moment_method(family: Family, theta: np.ndarray, method: str | None) -> str:
+    """Check the name of a way to estimate the mean of the statistics, or choose the best.
 
     Parameters
     ----------
     family : Family
     theta : ndarray, shape (d,)
-    draws : Draws
-    method : str, optional
+    method : str or None
         "exact" and "rao-blackwell" where the family offers them, "plain" averages, or the name of
-        one of the family's other means. By default the first of the three there is.
+        one of the family's other means.
+
+    Returns
+    -------
+    str
+        By default the first of the three there is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Bits:
+    ...     def statistics(self, states):
+    ...         return states.sum(axis=1, keepdims=True).astype(float)
+    ...     def sample(self, theta, n, rng, start=None):
+    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
+    >>> moment_method(Bits(), np.zeros(1), None)
+    'plain'
+    """
+    others = list(family.other_means) if isinstance(family, OffersOtherMeans) else []
+    names = ["exact"] * isinstance(family, OffersExactMean)
+    names += ["rao-blackwell"] * isinstance(family, OffersConditionalMeans)
+    names += [*others, "plain"]
+    if method is not None and method not in names:
+        raise ValueError(f"moments must be one of {tuple(names)}, got {method!r}")
+    if method in (None, "exact") and isinstance(family, OffersExactMean):
+        if family.exact_mean(theta) is not None:
+            return "exact"
+        if method == "exact":
+            raise ValueError("moments='exact': exact means cost too much here")
+    if method is None:
+        return "rao-blackwell" if "rao-blackwell" in names else "plain"
+    return method
+
+
+def anchor_moments(walk: Walk, method: str) -> Moments:
+    """Mean of the statistics at the parameters of a walk.
+
+    Parameters
+    ----------
+    walk : Walk
+        With draws, and with means of the kind asked for.
+    method : str
+        From :func:`moment_method`.
 
     Returns
     -------
@@ -69,41 +110,27 @@ def anchor_moments(
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.anchored.draws import draw_at
+    >>> from pymc_bayessum.normalizers.coordinates import plain
     >>> class Bits:
     ...     def statistics(self, states):
     ...         return states.sum(axis=1, keepdims=True).astype(float)
     ...     def sample(self, theta, n, rng, start=None):
     ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> theta = np.zeros(1)
-    >>> draws = draw_at(Bits(), theta, 400, np.random.default_rng(0))
-    >>> found = anchor_moments(Bits(), theta, draws)
-    >>> found.method, bool(abs(found.mean[0] - 5.0) < 0.5)
-    ('plain', True)
+    >>> rng = np.random.default_rng(0)
+    >>> walk = Walk(Bits(), np.zeros(1), plain(1), rng, n_chains=100, means="plain")
+    >>> walk.draw(4)
+    >>> bool(abs(anchor_moments(walk, "plain").mean[0] - 5.0) < 0.5)
+    True
     """
-    others = family.other_means if isinstance(family, OffersOtherMeans) else {}
-    names = ["exact"] * isinstance(family, OffersExactMean)
-    names += ["rao-blackwell"] * isinstance(family, OffersConditionalMeans)
-    names += [*others, "plain"]
-    if method is not None and method not in names:
-        raise ValueError(f"moments must be one of {tuple(names)}, got {method!r}")
-    if method in (None, "exact") and isinstance(family, OffersExactMean):
+    family, theta = walk.family, walk.theta
+    if method == "exact":
+        assert isinstance(family, OffersExactMean)
         mean = family.exact_mean(theta)
-        if mean is not None:
-            return Moments(mean, mean[None], "exact")
-        if method == "exact":
-            raise ValueError("moments='exact': exact means cost too much here")
-    if method is not None and method in others:
-        return Moments(*others[method](theta, draws.states), method)
-    group = draws.chain % min(N_BATCHES, int(draws.chain.max()) + 1)
-    share = np.bincount(group) / len(group)
-    if method != "plain" and isinstance(family, OffersConditionalMeans):
-        batches = family.conditional_means(theta, draws.states, group)
-        return Moments(share @ batches, batches, "rao-blackwell")
-    batches = np.stack(
-        [
-            mean_statistics(family, draws.states[group == number], len(theta))
-            for number in range(len(share))
-        ]
-    )
-    return Moments(share @ batches, batches, "plain")
+        assert mean is not None
+        return Moments(mean, mean[None], "exact")
+    if method in ("rao-blackwell", "plain"):
+        return Moments(walk.mean, walk.batch_means, method)
+    assert isinstance(family, OffersOtherMeans)
+    # Chain by chain, so that neighbours in the array are those in time.
+    states = np.stack(walk.kept, axis=1).reshape(-1, *walk.kept[0].shape[1:])
+    return Moments(*family.other_means[method](theta, states), method)

@@ -9,8 +9,11 @@ __all__ = ["progress"]
 
 
 @contextmanager
-def progress(title: str, total: int, shown: bool) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar while anchors are built; yields a function to be told what goes on."""
+def progress(title: str, shown: bool) -> Iterator[Callable[[str], None]]:
+    """Show a progress bar while anchors are built; yields a function to be told what goes on.
+
+    How many steps there will be is not known, so the bar runs, and its clock, until the end.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
@@ -18,10 +21,6 @@ def progress(title: str, total: int, shown: bool) -> Iterator[Callable[[str], No
         TimeElapsedColumn(),
     )
     with Progress(*columns, disable=not shown, transient=False) as bar:
-        task = bar.add_task(title, total=total, news="")
-
-        def report(news: str) -> None:
-            bar.update(task, advance=1, news=news)
-
-        yield report
-        bar.update(task, completed=total)
+        task = bar.add_task(title, total=None, news="")
+        yield lambda news: bar.update(task, news=news)
+        bar.update(task, total=1, completed=1)

@@ -12,6 +12,9 @@ __all__ = ["AnchoredReference"]
 
 #: States drawn around the posterior for each of two independent halves of a reference.
 ANCHORED_NODES = 8_000
+#: Fewer of them where states are large, so that together they hold so many sites; but not fewer.
+ALL_SITES = 30_000_000
+FEWEST_NODES = 1000
 #: Principal axes of the posterior with an anchor on either side, where there are not more.
 MOST_AXES = 4
 #: V of the estimate at the posterior mean beyond which draws there tell of the estimate alone.
@@ -25,21 +28,23 @@ class AnchoredReference:
     constant, on which no posterior depends, and agree with the estimate at the posterior mean.
     """
 
-    description = f"{2 * ANCHORED_NODES} states drawn around the posterior mean, where both agree"
-
     doubt: str | None = None
 
     def __init__(self, rule: Any, asked: Asked):
         thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
         anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
+        size = int(np.prod(rule.states.shape[1:]))
+        n = int(np.clip(ALL_SITES // size, FEWEST_NODES, ANCHORED_NODES))
+        self.description = f"{2 * n} states drawn around the posterior mean, where both agree"
         self.halves: list[Anchored] = [
             anchored(
                 rule.family,
                 anchors,
-                n=ANCHORED_NODES,
-                n_moments=ANCHORED_NODES,
+                n=n,
+                n_moments=n,
                 rng=asked.rng,
                 constant=False,
+                start=rule.states,
             )
             for _ in range(2)
         ]

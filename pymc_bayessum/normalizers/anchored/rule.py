@@ -25,7 +25,7 @@ import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from scipy.special import logsumexp, softmax
 
-from pymc_bayessum.normalizers.anchored.draws import CHAINS, Draws, draw_at, reduced
+from pymc_bayessum.normalizers.anchored.draws import CHAINS, Walk, chains_for
 from pymc_bayessum.normalizers.anchored.errors import (
     V_LIMIT,
     HeldOut,
@@ -33,19 +33,19 @@ from pymc_bayessum.normalizers.anchored.errors import (
     held_out,
     slope_trust,
 )
-from pymc_bayessum.normalizers.anchored.mixture import Nodes, mbar, merged
-from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments
+from pymc_bayessum.normalizers.anchored.mixture import Nodes, pooled
+from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.target import TARGET, TOLERANCE, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent
 from pymc_bayessum.normalizers.family import (
     Family,
     LogConstant,
     OffersConstant,
     OffersCoordinates,
-    OffersExactMean,
 )
 
-__all__ = ["Anchored", "Slope", "anchored"]
+__all__ = ["Anchored", "Part", "Slope", "anchored", "combined", "own_coordinates", "split"]
 
 #: Share of the chains that is kept out of the rule and tells how good it is.
 HELD_OUT = 0.2
@@ -97,6 +97,8 @@ class Anchored:
         Whether the means over chains had stopped moving when burn-in ended.
     states : ndarray, shape (C, ...)
         Some of the draws at the centre, to start further chains from.
+    precision : Precision, optional
+        Errors predicted for the posterior that it was built for.
     """
 
     family: Family = field(repr=False)
@@ -111,6 +113,7 @@ class Anchored:
     sampler: str
     settled: bool
     states: np.ndarray = field(repr=False)
+    precision: Precision | None = None
 
     @property
     def remedy(self) -> str:
@@ -226,6 +229,11 @@ class Anchored:
         return float(min(nearest, max(0.0, pooled)))
 
     @property
+    def misses_target(self) -> bool:
+        """Whether draws leave more error in the posterior than its mean and sd should have."""
+        return self.precision is not None and self.precision.excess(TARGET) > TOLERANCE
+
+    @property
     def predicted_error(self) -> float:
         """Predicted error of a change of log Z at the edge of reach, where V = 0.5."""
         noise = np.exp(V_LIMIT) - 1.0 - V_LIMIT
@@ -257,7 +265,9 @@ class Anchored:
             is one anchor), ``ess`` (absolute),
             ``log_z``, ``predicted_error`` (of the change from the centre, which is what a
             posterior depends on), ``constant_error``, ``rows_times_error``, ``flagged`` (V above
-            0.5, or chains that had not settled) and how the draws were made.
+            0.5, chains that had not settled, or a target error missed) and how the draws were
+            made. A rule that was built for a posterior adds ``mean_error`` and ``sd_error``, see
+            :class:`Precision`.
         """
         if theta is None:
             theta = self.anchors[int(np.argmax([self.variances(a)[0] for a in self.anchors]))]
@@ -265,7 +275,7 @@ class Anchored:
         v = self.v(theta)
         error = float(np.sqrt(self.change_variance(np, theta)))
         scale = self.n_nodes / len(ratio) / self.inflation
-        return {
+        facts = {
             "method": f"anchored, {len(self.anchors)} anchor(s), {self.moments.method} mean",
             "sampler": self.sampler,
             "settled": self.settled,
@@ -279,8 +289,11 @@ class Anchored:
             "predicted_error": error,
             "constant_error": self.constant.sd,
             "rows_times_error": n_rows * error,
-            "flagged": v > V_LIMIT or not self.settled,
+            "flagged": v > V_LIMIT or not self.settled or self.misses_target,
         }
+        if self.precision is not None:
+            facts |= {"mean_error": self.precision.mean, "sd_error": self.precision.sd}
+        return facts
 
     def require_curvature(self) -> None:
         """Raise unless there are draws enough to trust second derivatives of log Z.
@@ -316,6 +329,7 @@ def anchored[A: Anchored](
     constant: bool = True,
     coordinates: Coordinates | None = None,
     start: np.ndarray | None = None,
+    n_chains: int | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]
 ) -> A:
     """Build a normaliser from draws at parameter vectors.
@@ -329,7 +343,7 @@ def anchored[A: Anchored](
         Draws in the rule, over all anchors. A fifth more is held out for its report.
     rng : numpy.random.Generator
     moments : str, optional
-        How the mean of the statistics at the centre is estimated, see :func:`anchor_moments`.
+        How the mean of the statistics at the centre is estimated, see :func:`.moment_method`.
     n_moments : int, optional
         Draws at the centre for it; by default those of the rule and at least 20 000.
     constant : bool
@@ -339,6 +353,8 @@ def anchored[A: Anchored](
         By default those the family offers, or independent statistics found from its draws.
     start : ndarray, shape (C, ...), optional
         First states of chains.
+    n_chains : int, optional
+        By default 500, or fewer where there are few draws to make.
     kind : type
         What to build: a wing's own kind of :class:`Anchored`.
 
@@ -362,49 +378,139 @@ def anchored[A: Anchored](
     anchors = np.atleast_2d(np.asarray(anchors, dtype=float))
     if coordinates is None:
         coordinates = own_coordinates(family, anchors[0], rng)
+    method = moment_method(family, anchors[0], moments)
     each = -(-n // len(anchors))
     # Fewer than the coordinates would leave directions that nothing was held out for.
     n_tests = max(20, round(HELD_OUT * each), min(each, 2 * coordinates.size))
-    first = each + n_tests
-    if not _has_exact_mean(family, anchors[0], moments):
-        first = max(first, max(each, MOMENT_DRAWS) if n_moments is None else n_moments)
-    draws = [draw_at(family, anchors[0], first, rng, start=start)]
-    for anchor in anchors[1:]:
-        before = draws[0].states[:: max(1, len(draws[0].states) // 500)] if start is None else start
-        draws.append(draw_at(family, anchor, each + n_tests, rng, start=before))
-    mean = anchor_moments(family, anchors[0], draws[0], moments)
-    inside, outside, chains = [], [], []
-    for part in draws:
-        chosen, left = _split(part, each, n_tests)
-        inside.append(reduced(family, coordinates, part.states[chosen]))
-        outside.append(reduced(family, coordinates, part.states[left]))
-        chains.append(part.chain[chosen])
+    wanted = each + n_tests
+    total = wanted
+    if method != "exact":
+        total = max(wanted, max(each, MOMENT_DRAWS) if n_moments is None else n_moments)
+    walks: list[Walk] = []
+    for anchor in anchors:
+        of_centre = not walks
+        chains = min(CHAINS, max(50, (total if of_centre else wanted) // 10))
+        if start is not None:
+            chains = min(chains, chains_for(start))
+        walk = Walk(
+            family,
+            anchor,
+            coordinates,
+            rng,
+            start=start if start is not None or of_centre else walks[0].states,
+            n_chains=chains if n_chains is None else n_chains,
+            means=method if of_centre and method in ("plain", "rao-blackwell") else None,
+            keep_states=of_centre and method not in ("exact", "plain", "rao-blackwell"),
+        )
+        rounds = -(-wanted // walk.n_chains)
+        every = max(1, -(-total // walk.n_chains) // rounds) if of_centre else 1
+        walk.draw(rounds * every, every)
+        walks.append(walk)
+    mean = anchor_moments(walks[0], method)
+    return combined(
+        walks, mean, each, n_tests, rng=rng, constant=constant, kind=kind, anchors=anchors
+    )
+
+
+class Part(NamedTuple):
+    """Draws at one anchor.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (N, r)
+        Reduced statistics.
+    chain : ndarray of int, shape (N,)
+        Number of the chain each came from.
+    """
+
+    rows: np.ndarray
+    chain: np.ndarray
+
+
+def split(walk: Walk, n_nodes: int, n_tests: int) -> tuple[Part, Part]:
+    """Choose nodes and tests from different chains, spread evenly over the draws of each.
+
+    Parameters
+    ----------
+    walk : Walk
+    n_nodes, n_tests : int
+        At most so many, and in that proportion.
+
+    Returns
+    -------
+    nodes, tests : Part
+    """
+    rows = walk.rows.transpose(1, 0, 2)
+    n_chains, n_rounds, size = rows.shape
+    border = n_chains - max(1, round(n_chains * n_tests / (n_nodes + n_tests)))
+    flat = rows.reshape(n_chains * n_rounds, size)
+    chain = np.repeat(np.arange(n_chains), n_rounds)
+    parts = []
+    for first, last, n in ((0, border, n_nodes), (border, n_chains, n_tests)):
+        places = np.arange(first * n_rounds, last * n_rounds)
+        chosen = places[np.linspace(0, len(places) - 1, min(n, len(places))).round().astype(int)]
+        parts.append(Part(flat[chosen], chain[chosen]))
+    return parts[0], parts[1]
+
+
+def combined[A: Anchored](
+    walks: list[Walk],
+    moments: Moments,
+    n_nodes: int,
+    n_tests: int,
+    *,
+    anchors: np.ndarray,
+    rng: np.random.Generator,
+    constant: bool = False,
+    kind: type[A] = Anchored,  # type: ignore[assignment]
+) -> A:
+    """Build a normaliser from draws at its anchors.
+
+    Parameters
+    ----------
+    walks : list of Walk
+        One for each anchor, the centre first.
+    moments : Moments
+        At the centre.
+    n_nodes, n_tests : int
+        Draws of each anchor in the rule and held out, at most.
+    anchors : ndarray, shape (K, d)
+    rng, constant, kind
+        As for :func:`anchored`.
+
+    Returns
+    -------
+    Anchored
+    """
+    family, coordinates = walks[0].family, walks[0].coordinates
+    parts, left = zip(*(split(walk, n_nodes, n_tests) for walk in walks), strict=True)
     points = coordinates.of(anchors)
-    sizes = np.array([len(part) for part in inside], dtype=float)
-    rows, counts = merged(np.concatenate(inside))
-    log_weights, log_z = mbar(rows, counts, points, sizes)
-    nodes = Nodes(rows, log_weights, counts)
-    tests = held_out(outside, points, sizes, log_z)
+    inside = [part.rows for part in parts]
+    nodes, log_z = pooled(inside, points)
+    sizes = np.array([len(rows) for rows in inside], dtype=float)
+    tests = held_out([part.rows for part in left], points, sizes, log_z)
     known = NO_CONSTANT
     if constant and isinstance(family, OffersConstant):
         known = family.log_constant(anchors[0], rng)
     trust = 1.0
     if len(points) > 1:
-        trust = slope_trust(mean.spread(coordinates), nodes, points[0], tests.covariances[0])
-    shift = trust * (coordinates.select @ mean.mean - nodes.share(points[0]) @ rows)
+        trust = slope_trust(moments.spread(coordinates), nodes, points[0], tests.covariances[0])
+    shift = trust * (coordinates.select @ moments.mean - nodes.share(points[0]) @ nodes.rows)
     return kind(
         family=family,
         anchors=anchors,
         coordinates=coordinates,
         nodes=nodes,
-        moments=mean,
+        moments=moments,
         slope=Slope(shift, trust),
         held_out=tests,
         constant=known,
-        inflation=correlation_factor(inside, chains, points, log_z, tests.covariances[0], rng),
-        sampler=draws[0].sampler,
-        settled=all(part.settled for part in draws),
-        states=draws[0].states[:: max(1, len(draws[0].states) // CHAINS)],
+        inflation=correlation_factor(
+            inside, [part.chain for part in parts], points, log_z, tests.covariances[0], rng
+        ),
+        sampler=walks[0].sampler,
+        settled=all(walk.settled for walk in walks),
+        states=walks[0].states,
     )
 
 
@@ -413,20 +519,3 @@ def own_coordinates(family: Family, theta: np.ndarray, rng: np.random.Generator)
     if isinstance(family, OffersCoordinates):
         return family.coordinates()
     return independent(family.statistics(family.sample(theta, 4 * len(theta) + 40, rng)))
-
-
-def _has_exact_mean(family: Family, theta: np.ndarray, moments: str | None) -> bool:
-    if moments not in (None, "exact") or not isinstance(family, OffersExactMean):
-        return False
-    return family.exact_mean(theta) is not None
-
-
-def _split(draws: Draws, n_nodes: int, n_tests: int) -> tuple[np.ndarray, np.ndarray]:
-    """Choose nodes and tests from different chains, spread evenly over the draws of each."""
-    n_chains = int(draws.chain[-1]) + 1
-    last = n_chains - max(1, round(n_chains * n_tests / (n_nodes + n_tests)))
-    border = int(np.searchsorted(draws.chain, last))
-    inside = np.linspace(0, border - 1, min(n_nodes, border)).round().astype(int)
-    left = len(draws.chain) - border
-    outside = border + np.linspace(0, left - 1, min(n_tests, left)).round().astype(int)
-    return inside, outside

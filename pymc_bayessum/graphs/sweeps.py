@@ -1,0 +1,254 @@
+"""Compiled sweeps of graph models: Gibbs and Swendsen-Wang, many chains, on all cores.
+
+Each chain carries its own stream of random numbers (xoshiro256+, Blackman and Vigna, 2021), so
+results do not depend on how chains are shared out among threads.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+__all__ = ["Clusters", "Sites", "agreements", "conditional_counts", "over_chains", "sweep"]
+
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+
+class Sites(NamedTuple):
+    """What Gibbs needs: the neighbours of each site and the factors of its conditional.
+
+    Attributes
+    ----------
+    start : ndarray of int, shape (L + 1,)
+        The neighbours of site i stand at ``start[i] : start[i + 1]``.
+    site : ndarray of int, shape (2 E,)
+    own : ndarray, shape (L, S), or (1, S) where all sites have the same
+        Factors of the fields; logarithms if ``logs``.
+    powers : ndarray, shape (D + 1,)
+        ``exp(J k)`` for k agreeing neighbours, where all couplings are one number; else empty.
+    pairs : ndarray, shape (2 E, S, S)
+        Otherwise a factor for each neighbour's state and the own; logarithms if ``logs``.
+    logs : bool
+    """
+
+    start: np.ndarray
+    site: np.ndarray
+    own: np.ndarray
+    powers: np.ndarray
+    pairs: np.ndarray
+    logs: bool
+
+
+class Clusters(NamedTuple):
+    """What Swendsen-Wang needs.
+
+    Attributes
+    ----------
+    edges : ndarray of int, shape (E, 2)
+    bonds : ndarray, shape (E,)
+        Probability of a bond between equal states.
+    fields : ndarray, shape (L, S), or (1, S) where all sites have the same
+    """
+
+    edges: np.ndarray
+    bonds: np.ndarray
+    fields: np.ndarray
+
+
+@cache
+def _threads() -> tuple[ThreadPoolExecutor, int]:
+    count = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    return ThreadPoolExecutor(count), count
+
+
+def over_chains(run: Callable[..., Any], n: int, *arguments: Any) -> None:
+    """Call ``run(first, last, *arguments)`` on parts of 0 .. n-1, one for each core."""
+    pool, count = _threads()
+    if n < 2 or count == 1:
+        run(0, n, *arguments)
+        return
+    borders = np.linspace(0, n, min(n, count) + 1).astype(np.int64)
+    parts = [pool.submit(run, low, high, *arguments) for low, high in pairwise(borders)]
+    for part in parts:
+        part.result()
+
+
+@njit(nogil=True, error_model="numpy", inline="always")
+def _uniform(seed):
+    """Next number of a stream in [0, 1)."""
+    result = seed[0] + seed[3]
+    shifted = seed[1] << np.uint64(17)
+    seed[2] ^= seed[0]
+    seed[3] ^= seed[1]
+    seed[1] ^= seed[2]
+    seed[0] ^= seed[3]
+    seed[2] ^= shifted
+    seed[3] = (seed[3] << np.uint64(45)) | (seed[3] >> np.uint64(19))
+    return (result >> np.uint64(11)) * 1.1102230246251565e-16
+
+
+@_compiled
+def _draw(weights, uniform):
+    """Index drawn with probabilities proportional to the weights; no branch to guess wrong."""
+    total = 0.0
+    for weight in weights:
+        total += weight
+    left = uniform * total
+    running = 0.0
+    state = 0
+    for k in range(len(weights) - 1):
+        running += weights[k]
+        state += left >= running
+    return state
+
+
+@_compiled
+def _gibbs(x, seed, sites, weights, counts):
+    """Sweep one chain: each site in order from its conditional."""
+    n_states = sites.own.shape[1]
+    alike = sites.own.shape[0] == 1
+    counted = len(sites.powers) > 0
+    for i in range(len(x)):
+        row = 0 if alike else i
+        first, last = sites.start[i], sites.start[i + 1]
+        if counted:
+            counts[:] = 0
+            for k in range(first, last):
+                counts[x[sites.site[k]]] += 1
+            for a in range(n_states):
+                weights[a] = sites.own[row, a] * sites.powers[counts[a]]
+        else:
+            for a in range(n_states):
+                weights[a] = sites.own[row, a]
+            for k in range(first, last):
+                other = x[sites.site[k]]
+                if sites.logs:
+                    for a in range(n_states):
+                        weights[a] += sites.pairs[k, other, a]
+                else:
+                    for a in range(n_states):
+                        weights[a] *= sites.pairs[k, other, a]
+            if sites.logs:
+                top = weights.max()
+                for a in range(n_states):
+                    weights[a] = np.exp(weights[a] - top)
+        x[i] = _draw(weights, _uniform(seed))
+
+
+@_compiled
+def _swendsen_wang(x, seed, clusters, parent, pooled, weights):
+    """Bond and redraw one chain; the root of a cluster is its first site."""
+    edges, bonds, fields = clusters
+    n_sites, n_states = len(x), fields.shape[1]
+    alike = fields.shape[0] == 1
+    for i in range(n_sites):
+        parent[i] = i
+    for e in range(len(edges)):
+        i, j = edges[e, 0], edges[e, 1]
+        if x[i] == x[j] and _uniform(seed) < bonds[e]:
+            while parent[i] != i:
+                parent[i] = parent[parent[i]]
+                i = parent[i]
+            while parent[j] != j:
+                parent[j] = parent[parent[j]]
+                j = parent[j]
+            parent[max(i, j)] = min(i, j)
+    # Parents come before their children, so one pass finds all roots.
+    pooled[:] = 0.0
+    for i in range(n_sites):
+        parent[i] = parent[parent[i]]
+        if alike:
+            pooled[parent[i], 0] += 1.0
+        else:
+            for a in range(n_states):
+                pooled[parent[i], a] += fields[i, a]
+    for i in range(n_sites):
+        root = parent[i]
+        if root < i:
+            x[i] = x[root]
+            continue
+        top = -np.inf
+        for a in range(n_states):
+            weights[a] = pooled[i, 0] * fields[0, a] if alike else pooled[i, a]
+            top = max(top, weights[a])
+        for a in range(n_states):
+            weights[a] = np.exp(weights[a] - top)
+        x[i] = _draw(weights, _uniform(seed))
+
+
+@_compiled
+def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster, by_site):
+    """Run the chains ``low .. high - 1`` in place."""
+    n_states = sites.own.shape[1]
+    n_sites = states.shape[1]
+    weights = np.empty(n_states)
+    counts = np.zeros(n_states, np.int64)
+    parent = np.empty(n_sites if by_cluster else 0, np.int32)
+    width = 1 if clusters.fields.shape[0] == 1 else n_states
+    pooled = np.empty((n_sites if by_cluster else 0, width))
+    for chain in range(low, high):
+        for _ in range(sweeps):
+            if by_cluster:
+                _swendsen_wang(states[chain], seeds[chain], clusters, parent, pooled, weights)
+            if by_site:
+                _gibbs(states[chain], seeds[chain], sites, weights, counts)
+
+
+@_compiled
+def agreements(low, high, states, edges, out):
+    """Count the edges between equal states in the rows ``low .. high - 1``."""
+    for row in range(low, high):
+        x = states[row]
+        count = 0
+        for e in range(len(edges)):
+            count += x[edges[e, 0]] == x[edges[e, 1]]
+        out[row] = count
+
+
+@_compiled
+def conditional_counts(low, high, states, sites, edges, out):
+    r"""Count sites in each state and agreeing edges, each expected given the rest of its row.
+
+    A site is summed out given its neighbours, an edge given the neighbours of both ends. With the
+    weights :math:`u, v` of the two ends without their common edge and :math:`w = e^J`, the edge
+    agrees with probability :math:`w\,u \cdot v / (|u| |v| + (w - 1)\,u \cdot v)`.
+    """
+    n_states = sites.own.shape[1]
+    alike = sites.own.shape[0] == 1
+    factor = sites.powers[1] / sites.powers[0]
+    n_sites = states.shape[1]
+    weights = np.empty((n_sites, n_states))
+    counts = np.zeros(n_states, np.int64)
+    for row in range(low, high):
+        x = states[row]
+        out[row, :] = 0.0
+        for i in range(n_sites):
+            counts[:] = 0
+            for k in range(sites.start[i], sites.start[i + 1]):
+                counts[x[sites.site[k]]] += 1
+            total = 0.0
+            for a in range(n_states):
+                value = sites.own[0 if alike else i, a] * sites.powers[counts[a]]
+                weights[i, a] = value
+                total += value
+            for a in range(n_states):
+                out[row, a] += weights[i, a] / total
+        agreed = 0.0
+        for e in range(len(edges)):
+            i, j = edges[e, 0], edges[e, 1]
+            at_i, at_j = x[i], x[j]
+            # The weights hold this edge with the other end as it is: take it off.
+            both, sum_i, sum_j = 0.0, 0.0, 0.0
+            for a in range(n_states):
+                first = weights[i, a] / factor if a == at_j else weights[i, a]
+                second = weights[j, a] / factor if a == at_i else weights[j, a]
+                both += first * second
+                sum_i += first
+                sum_j += second
+            agreed += factor * both / (sum_i * sum_j + (factor - 1.0) * both)
+        out[row, n_states] = agreed
