@@ -68,7 +68,11 @@ class CMPBasedRV(RandomVariable):
 
     def masses(self, first: Any, nu: Any) -> Masses:
         """Return the symbolic masses for tensors."""
-        return Masses.of(self.parametrization, self.rule, first, nu)
+        return self.masses_of_log(pt.log(first), nu)
+
+    def masses_of_log(self, log_first: Any, nu: Any) -> Masses:
+        """Return the same, given the log of the first parameter."""
+        return Masses.of(self.parametrization, self.rule, log_first, nu)
 
     def mean(self, first: Any, nu: Any) -> Any:
         """Return the mean of the CMP part."""

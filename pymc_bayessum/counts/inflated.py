@@ -262,7 +262,9 @@ def _hurdle_logp(op, values, rng, size, psi, first, nu, **kwargs):
         positive = pt.log(psi) + masses.log_mass_positive(counted.count)
         result = pt.switch(pt.eq(counted.count, 0), pt.log1p(-psi), positive)
         return _checked(masses, counted.guard(result), psi)
-    masses, count = op.masses(rows.of(first), rows.of(nu)), pt.cast(rows.of(value), "float64")
+    # The log of an exponential vanishes before rows are taken, not after.
+    masses = op.masses_of_log(rows.of(pt.log(first)), rows.of(nu))
+    count = pt.cast(rows.of(value), "float64")
     positive = pt.log(rows.of(psi)) + masses.log_mass_positive(count)
     return _checked(masses, rows.put(pt.log1p(-psi), positive), psi)
 
@@ -324,20 +326,29 @@ def _zero_inflated_icdf(op, value, rng, size, psi, first, nu):
 @_logcdf.register(HurdleCMPRV)
 def _hurdle_logcdf(op, value, rng, size, psi, first, nu):
     masses = op.masses(first, nu)
+    # P(0 < X <= x) is P(X <= x) - P(X = 0), or P(X > 0) - P(X > x) where zero is the rule.
+    rare = masses.log_positive < -1.0
+    complement = log1mexp(pt.switch(rare, _log_above(masses, value), -1.0))
     upto = masses.log_tail(pt.maximum(value, 1), upper=False)
-    # P(0 < X <= x) = P(X <= x) - P(X = 0)
-    part = upto + log1mexp(masses.log_zero - upto) - masses.log_positive
-    part = pt.switch(masses.is_zero, 0.0, part)
-    result = pt.switch(value < 1, pt.log1p(-psi), _with_zeros(psi, part))
+    exists = pt.isfinite(upto)
+    step = pt.switch(exists & ~rare, masses.log_zero - upto, -1.0)
+    difference = upto + log1mexp(step) - masses.log_positive
+    result = _with_zeros(psi, pt.switch(rare, complement, difference))
+    result = pt.switch(value < 1, pt.log1p(-psi), pt.switch(exists, result, -np.inf))
     return _checked(masses, pt.switch(value < 0, -np.inf, result), psi)
 
 
 @_logccdf.register(HurdleCMPRV)
 def _hurdle_logccdf(op, value, rng, size, psi, first, nu):
     masses = op.masses(first, nu)
-    part = masses.log_tail(pt.maximum(value, 0), upper=True) - masses.log_positive
-    part = pt.switch(masses.is_zero, pt.switch(value < 1, 0.0, -np.inf), part)
-    return _checked(masses, pt.switch(value < 0, 0.0, pt.log(psi) + part), psi)
+    above = pt.switch(value < 1, 0.0, _log_above(masses, value))
+    return _checked(masses, pt.switch(value < 0, 0.0, pt.log(psi) + above), psi)
+
+
+def _log_above(masses: Masses, value: Any) -> Any:
+    """Log of P(X > value | X > 0) of CMP, for values from one on."""
+    above = masses.log_tail(pt.maximum(value, 1), upper=True)
+    return pt.switch(masses.is_zero, -np.inf, above - masses.log_positive)
 
 
 @_icdf.register(HurdleCMPRV)
