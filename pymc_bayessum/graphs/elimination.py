@@ -5,7 +5,8 @@ of site ``v`` multiplies everything that still mentions ``v`` (its field, its ed
 messages of earlier steps) into a table over ``v`` and its separator ``F`` and sums over ``v``; what
 remains is a message over ``F``, handed to the step of the earliest site in ``F``. A second pass in
 reverse gives every site and edge marginal, ``d log Z / d h`` and ``d log Z / d J`` (Dechter, 1999;
-Lauritzen and Spiegelhalter, 1988).
+Lauritzen and Spiegelhalter, 1988). Graphs without structure to use, complete ones above all, have
+their states listed instead, see :mod:`.listing_passes`.
 """
 
 import math
@@ -22,6 +23,7 @@ from pymc_bayessum.graphs.layouts import (
     elimination_order,
     least_width,
 )
+from pymc_bayessum.graphs.listing_passes import pack_listing
 from pymc_bayessum.graphs.statistics import PottsLayout
 
 __all__ = ["Budget", "EliminationPlan", "elimination_plan", "least_cost", "plan_within"]
@@ -42,6 +44,8 @@ class Budget:
     ON_REQUEST = 5e8
 
 
+#: What a state costs where all are listed, in table entries of elimination.
+STATE_COST = 0.25
 #: Bytes up to which elimination is done at all.
 LARGEST_MEMORY = 4e9
 #: Plans that are kept, by graph and alphabet, and how many of them.
@@ -49,6 +53,16 @@ _PLANS: dict[tuple[bytes, int, int], "EliminationPlan"] = {}
 MOST_PLANS = 64
 #: What a reference by elimination is called.
 ELIMINATION = "elimination on the graph"
+
+
+def _power(base: int, exponent: int) -> float:
+    """Return a power that stays finite where it overflows."""
+    return math.exp(min(exponent * math.log(base), 700.0))
+
+
+def listing_cost(n_sites: int, n_states: int) -> float:
+    """Table entries of elimination that take as long as listing all states."""
+    return STATE_COST * _power(n_states, n_sites)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,20 +106,33 @@ class EliminationPlan:
         """Largest separator of the order."""
         return self.order.width
 
+    @cached_property
+    def is_listed(self) -> bool:
+        """Whether the graph is so dense that listing all states is cheaper than elimination."""
+        return listing_cost(self.n_sites, self.n_states) < self.order.cost(self.n_states)
+
     @property
     def cost(self) -> float:
-        """Table entries of one forward pass, ``sum of S ** (1 + separator)``."""
-        return self.order.cost(self.n_states)
+        """Table entries of one forward pass, ``sum of S ** (1 + separator)``, or as much work."""
+        return min(self.order.cost(self.n_states), listing_cost(self.n_sites, self.n_states))
 
     @property
     def memory(self) -> float:
-        """Bytes held while marginals are computed: all messages and two tables."""
+        """Bytes held while marginals are computed: all messages and two tables, or four halves."""
+        if self.is_listed:
+            return 32.0 * float(self.n_states) ** (self.n_sites - self.n_sites // 2)
         sizes = [float(self.n_states) ** len(clique) for clique in self.order.cliques]
         return 8.0 * (2.0 * sum(sizes) + 2.0 * self.n_states * max(sizes))
 
     @cached_property
     def packed(self) -> np.ndarray:
         """Sizes and steps in one integer array, the form in which the compiled passes take them."""
+        if self.is_listed:
+            return pack_listing(self.edges, self.n_sites, self.n_states)
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> np.ndarray:
         return _pack(self)
 
     def log_partition(self, h: np.ndarray, J: np.ndarray) -> float:
@@ -143,7 +170,7 @@ class EliminationPlan:
 
     def prepare(self, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, ...]:
         """Do the part of drawing that depends on the parameters only, for :meth:`draw`."""
-        return prepare(*self._full(h, J), self.packed)
+        return prepare(*self._full(h, J), self._steps)
 
     def draw(
         self, prepared: tuple[np.ndarray, ...], n: int, rng: np.random.Generator
@@ -151,7 +178,7 @@ class EliminationPlan:
         """Independent exact draws, ``(n, L)``, from what :meth:`prepare` returned."""
         site, pair, messages = prepared
         uniforms = rng.random((n, self.n_sites))
-        return draw(site, pair, messages, uniforms, self.packed)
+        return draw(site, pair, messages, uniforms, self._steps)
 
     def _full(self, h: Any, J: Any) -> tuple[np.ndarray, np.ndarray]:
         shape = (self.n_sites, self.n_states)
@@ -228,7 +255,8 @@ def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
     [False, True]
     """
     width = least_width(layout.edges, layout.n_sites)
-    if (1.0 + width) * math.log(layout.n_states) > math.log(budget):
+    least = min(_power(layout.n_states, 1 + width), listing_cost(layout.n_sites, layout.n_states))
+    if least > budget:
         return None
     try:
         plan = elimination_plan(
@@ -259,7 +287,8 @@ def least_cost(layout: PottsLayout) -> tuple[int, float]:
     39
     """
     width = least_width(layout.edges, layout.n_sites)
-    entries = float(layout.n_states) ** (1 + width)
+    entries = _power(layout.n_states, 1 + width)
+    entries = min(entries, listing_cost(layout.n_sites, layout.n_states))
     if entries > Budget.ON_REQUEST:
         return width, entries
     plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)

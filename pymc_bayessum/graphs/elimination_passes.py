@@ -26,6 +26,8 @@ import numba
 import numpy as np
 from numba import carray, njit, types
 
+from pymc_bayessum.graphs.listing_passes import LISTED, listed_log_partition, listed_marginals
+
 __all__ = ["call_native", "draw", "native_symbol", "prepare"]
 
 #: Largest spread of log factors within a table for which plain arithmetic is used.
@@ -33,7 +35,7 @@ LINEAR_RANGE = 500.0
 #: Step of the complex tangent; its product with exp(-LINEAR_RANGE) is still a normal number.
 _TANGENT_STEP = 1e-40
 #: Raised whenever arguments of the C functions change: compiled callers are cached on disk.
-NATIVE_VERSION = 1
+NATIVE_VERSION = 3
 
 # For functions never called from Python: without wrappers and checks they compile in less time.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -391,6 +393,14 @@ def marginals(h, J, plan):
 
 
 @_inner
+def _marginals(h, J, plan):
+    """Log Z and marginals, in the way the plan was packed for."""
+    if plan[4] == LISTED:
+        return listed_marginals(h, J, plan)
+    return marginals(h, J, plan)
+
+
+@_inner
 def marginals_tangent(h, J, h_step, J_step, plan):
     """Directional derivative of the marginals along (h_step, J_step) by a complex step."""
     longest = 0.0
@@ -401,7 +411,7 @@ def marginals_tangent(h, J, h_step, J_step, plan):
     if longest == 0.0:
         return np.zeros_like(h), np.zeros_like(J)
     turn = 1j * _TANGENT_STEP / longest
-    _, site_marginals, pair_marginals = marginals(h + turn * h_step, J + turn * J_step, plan)
+    _, site_marginals, pair_marginals = _marginals(h + turn * h_step, J + turn * J_step, plan)
     back = longest / _TANGENT_STEP
     return site_marginals.imag * back, pair_marginals.imag * back
 
@@ -471,12 +481,16 @@ def _views(h, J, plan):
 
 def _log_partition_entry(h, J, plan, value):
     fields, couplings, steps = _views(h, J, plan)
-    carray(value, 1, np.float64)[0] = log_partition(fields, couplings, steps)
+    if steps[4] == LISTED:
+        total = listed_log_partition(fields, couplings, steps)
+    else:
+        total = log_partition(fields, couplings, steps)
+    carray(value, 1, np.float64)[0] = total
 
 
 def _marginals_entry(h, J, plan, value, sites, pairs):
     fields, couplings, steps = _views(h, J, plan)
-    total, site_marginals, pair_marginals = marginals(fields, couplings, steps)
+    total, site_marginals, pair_marginals = _marginals(fields, couplings, steps)
     onto_sites, onto_pairs, _ = _views(sites, pairs, plan)
     carray(value, 1, np.float64)[0] = total
     onto_sites[:] = site_marginals
