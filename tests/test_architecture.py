@@ -116,7 +116,7 @@ def test_no_attribute_with_a_leading_underscore_is_taken_from_another_module():
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Attribute)
-                and node.attr in elsewhere - defined[path]
+                and node.attr in elsewhere - defined[path] - TUPLE_NAMES
                 and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
             ):
                 taken.append(f"{name_of(path)}:{node.lineno} {ast.unparse(node)}")
