@@ -12,7 +12,7 @@ LEFT = ("cmp_sums.jax_ops",)
 
 #: From the ground up: a room may import its own floor's lower rooms and every floor below.
 FLOORS = (
-    ("arguments", "datasets"),
+    ("arguments", "datasets", "progress"),
     ("measures",),
     ("kernels",),
     ("embeddings",),

@@ -15,7 +15,6 @@ import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from pymc.model.transform.conditioning import remove_value_transforms
-from pymc.progress_bar.progress import create_simple_progress
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.rewriting import inline_ofg_node
@@ -29,6 +28,7 @@ from pytensor.graph.traversal import ancestors
 from pymc_bayessum.arguments import as_generator
 from pymc_bayessum.normalizers.node import Found, LogZ, find
 from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
+from pymc_bayessum.progress import progress
 
 __all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
 
@@ -192,14 +192,12 @@ class Evaluator:
     ) -> tuple[np.ndarray, list[list[Seen]]]:
         """Return the same for all draws."""
         ratios, seen = [], []
-        progress = create_simple_progress(progressbar=progressbar)
-        with progress:
-            task = progress.add_task("Checking normalisers", completed=0, total=len(draws))
+        with progress("Checking normalisers", progressbar, len(draws)) as report:
             for draw in draws:
                 ratio, row = self.at(draw)
                 ratios.append(ratio)
                 seen.append(row)
-                progress.advance(task)
+                report()
         return np.array(ratios), seen
 
     def affordable(self, posterior: xr.Dataset, time_budget: float) -> int:

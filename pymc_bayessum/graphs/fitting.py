@@ -14,7 +14,7 @@ from pymc_bayessum.graphs.pseudo import data_layout, lifted, normal_prior, pseud
 from pymc_bayessum.graphs.samplers import SamplerName
 from pymc_bayessum.graphs.statistics import CouplingKind, FieldKind, PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data, climb
-from pymc_bayessum.normalizers.anchored.progress import progress
+from pymc_bayessum.progress import progress
 
 __all__ = ["PottsFit", "fit_potts"]
 

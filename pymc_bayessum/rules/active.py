@@ -16,13 +16,11 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
 from scipy.linalg import solve_triangular
 
 from pymc_bayessum.arguments import as_generator, integer, positive, real
@@ -42,6 +40,7 @@ from pymc_bayessum.measures.supports import (
     point_keys,
     take,
 )
+from pymc_bayessum.progress import progress
 from pymc_bayessum.rules.hyper import select_kernel
 from pymc_bayessum.rules.rule import Estimate, Rule, bayes_sum, distinct_points
 
@@ -255,29 +254,11 @@ def active_bayes_sum(
         run = _Run(f, prior, measure, _restored(resume.generator_state), schedule)
         run.recall(resume)
     search = _search(candidates, measure, count)
-    with _progress(run, budget, progressbar) as advance:
-        for _ in run.initial_design():
-            advance()
-        for _ in run.sequential_design(search, budget, target):
-            advance()
+    designs = run.initial_design(), run.sequential_design(search, budget, target)
+    with progress("Active design", progressbar, budget) as report:
+        for _ in chain(*designs):
+            report(f"estimate {run.history[-1].mean:.6g} ± {run.history[-1].sd:.2g}")
     return run.result(run.reason)
-
-
-@contextmanager
-def _progress(run: "_Run", budget: int, shown: bool | None) -> Iterator[Callable[[], None]]:
-    """Show a progress bar; yields a function that tells it of one more evaluation."""
-    if not (sys.stderr.isatty() if shown is None else shown):
-        yield lambda: None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("active design", total=budget)
-
-        def advance() -> None:
-            last = run.history[-1]
-            news = f"estimate {last.mean:.6g} ± {last.sd:.2g}"
-            bar.update(task, completed=len(run.values), description=news)
-
-        yield advance
 
 
 @dataclass(eq=False)

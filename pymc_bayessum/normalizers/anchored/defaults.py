@@ -15,11 +15,11 @@ from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior, climb
 from pymc_bayessum.normalizers.anchored.draws import Walk, chains_for
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.precision import posterior_precision
-from pymc_bayessum.normalizers.anchored.progress import progress
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored, combined, split
 from pymc_bayessum.normalizers.anchored.target import TARGET, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import Family, OffersExactLogZ
+from pymc_bayessum.progress import progress
 
 __all__ = ["FEW_PARAMETERS", "axis_points", "default_anchored", "matched_prior"]
 
