@@ -24,7 +24,6 @@ from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
 
 import pymc_bayessum as pbs
-from pymc_bayessum.counts.cmp_sums.sums import N_TERMS, _terms
 
 GLMMTMB_SECONDS = {0.4: 90.0, 2.0: 59.0}  # 20 000 rows, 3 covariates, one 2-core machine
 console = Console(width=120)

@@ -1,12 +1,14 @@
-"""Exact Conway-Maxwell-Poisson draws by rejection, for NumPy, numba and JAX.
+"""Conway-Maxwell-Poisson draws by rejection, for NumPy, numba and JAX.
 
 The mass function is log-concave for every nu >= 0, so a block of equal height around the mode and
 a geometric tail on each side dominate it (Devroye, 1987, "A simple generator for discrete
 log-concave distributions"). Only ratios of unnormalised probabilities are used: the draws are
 exact whatever the normaliser, and the work a draw does not grow with the mean.
-"""
 
-from __future__ import annotations
+Beyond 2**53, where a double no longer tells a count from the next, a bell that has left zero is
+drawn as the normal distribution it is to a relative error of the inverse root of nu times the
+mode (1e-8 and less), and counts that an int64 cannot hold are drawn as the largest one it can.
+"""
 
 import math
 from typing import Any
@@ -17,31 +19,44 @@ import numpy as np
 # The block ends where the log-mass has fallen by about this much. The proposals accepted do not
 # depend strongly on it: 1.0 accepts .70 to .85 of them over the whole parameter plane.
 _BLOCK_DROP = 1.0
+_LARGEST = 2.0**63 - 1024.0  # the largest double that an int64 holds
+_LOG_LARGEST = math.log(_LARGEST)
+_LAST_TOLD_APART = 2.0**53
+_FIRST_STIRLING = 1024.0
 
-
-NO_DRAW = (
-    "CMP draws need nu >= 0, lam < 1 where nu = 0, a mode lam**(1/nu) below 1e17 and, where the "
-    "mean is given, one that the default normaliser answers for (about a million)"
-)
+NO_DRAW = "CMP draws need nu >= 0, and lam < 1 where nu = 0"
 
 
 @numba.njit(cache=True)
-def _log_mass(x, log_lam, nu):
-    return x * log_lam - nu * math.lgamma(x + 1.0)
+def _stirling_tail(x):
+    return (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / (1260.0 * x * x)) / (x * x)) / x
+
+
+@numba.njit(cache=True)
+def _log_fall(x, centre, log_lam, nu):
+    """Log of the mass at x by that at a centre, without cancellation at large counts."""
+    if min(x, centre) < _FIRST_STIRLING:
+        fall = math.lgamma(x + 1.0) - math.lgamma(centre + 1.0)
+        return (x - centre) * log_lam - nu * fall
+    away = x - centre
+    bend = (x + 0.5) * math.log1p(away / centre) - away + _stirling_tail(x) - _stirling_tail(centre)
+    return away * (log_lam - nu * math.log(centre)) - nu * bend
 
 
 @numba.njit(cache=True)
 def draw_cmp(rng, log_lam, nu):
-    """One exact draw, given ``log(lam)`` and ``nu``; -1 where no distribution exists."""
+    """One draw, given ``log(lam)`` and ``nu``; -1 where no distribution exists."""
     if not (nu >= 0.0) or math.isnan(log_lam) or (nu == 0.0 and log_lam >= 0.0):
         return -1
     if log_lam == -math.inf:
         return 0
     log_mode = log_lam / nu if nu > 0.0 else -math.inf
-    if log_mode > 40.0:  # beyond what an int64 count can hold with a margin
-        return -1
+    if log_mode > _LOG_LARGEST:
+        return np.int64(_LARGEST)
     mode = math.floor(math.exp(log_mode))
-    at_mode = _log_mass(mode, log_lam, nu)
+    if mode > _LAST_TOLD_APART and nu * mode > 1e4:
+        x = mode + (1.0 / nu - 1.0) / 2.0 + math.sqrt(mode / nu) * rng.standard_normal()
+        return np.int64(min(max(x, 0.0), _LARGEST))
 
     slope = nu * math.log(mode + 1.0) - log_lam
     curvature = nu / (mode + 1.0)
@@ -54,17 +69,17 @@ def draw_cmp(rng, log_lam, nu):
     if log_ratio_right * (right - left + 1.0) > -0.5:
         right += 1
         log_ratio_right = log_lam - nu * math.log(right + 1.0)
-    log_right = _log_mass(right, log_lam, nu)
-    tail_right = math.exp(log_right - at_mode + log_ratio_right) / -math.expm1(log_ratio_right)
+    log_right = _log_fall(right, mode, log_lam, nu)
+    tail_right = math.exp(log_right + log_ratio_right) / -math.expm1(log_ratio_right)
 
     log_ratio_left = nu * math.log(left) - log_lam if left > 0 else -math.inf
     if log_ratio_left * (right - left + 1.0) > -0.5:
         left -= 1
         log_ratio_left = nu * math.log(left) - log_lam if left > 0 else -math.inf
-    log_left = _log_mass(left, log_lam, nu)
+    log_left = _log_fall(left, mode, log_lam, nu)
     tail_left = 0.0
     if left > 0:
-        tail_left = math.exp(log_left - at_mode + log_ratio_left) / -math.expm1(log_ratio_left)
+        tail_left = math.exp(log_left + log_ratio_left) / -math.expm1(log_ratio_left)
 
     block = right - left + 1.0
     total = block + tail_right + tail_left
@@ -72,19 +87,19 @@ def draw_cmp(rng, log_lam, nu):
         place = rng.random() * total
         if place < block:
             x = left + math.floor(place)
-            log_accept = _log_mass(x, log_lam, nu) - at_mode
+            log_accept = _log_fall(x, mode, log_lam, nu)
         elif place < block + tail_right:
             steps = 1.0 + math.floor(math.log(1.0 - rng.random()) / log_ratio_right)
             x = right + steps
-            log_accept = _log_mass(x, log_lam, nu) - log_right - steps * log_ratio_right
+            log_accept = _log_fall(x, right, log_lam, nu) - steps * log_ratio_right
         else:
             steps = 1.0 + math.floor(math.log(1.0 - rng.random()) / log_ratio_left)
             x = left - steps
             if x < 0:
                 continue
-            log_accept = _log_mass(x, log_lam, nu) - log_left - steps * log_ratio_left
+            log_accept = _log_fall(x, left, log_lam, nu) - steps * log_ratio_left
         if math.log(1.0 - rng.random()) <= log_accept:
-            return np.int64(x)
+            return np.int64(min(x, _LARGEST))
 
 
 @numba.njit(cache=True)
@@ -100,7 +115,7 @@ def _draw_same(rng, log_lam, nu, out):
 
 
 def draw_cmp_array(rng: np.random.Generator, log_lam: Any, nu: Any, size: Any = None) -> np.ndarray:
-    """Exact draws, broadcasting ``log_lam`` and ``nu`` to ``size``.
+    """Draw, broadcasting ``log_lam`` and ``nu`` to ``size``.
 
     Raises
     ------
@@ -133,20 +148,31 @@ def draw_cmp_jax(key: Any, log_lam: Any, nu: Any, shape: tuple[int, ...]) -> Any
     log_lam = jnp.broadcast_to(jnp.asarray(log_lam, dtype=float), shape)
     nu = jnp.broadcast_to(jnp.asarray(nu, dtype=float), shape)
     log_mode = jnp.where(nu > 0, log_lam / jnp.where(nu > 0, nu, 1.0), -jnp.inf)
-    exists = (nu >= 0) & ~((nu == 0) & (log_lam >= 0)) & (log_mode <= 40.0)
-    # Stand-in parameters where nothing can be drawn keep the arithmetic below finite.
-    never_positive = log_lam == -jnp.inf
-    usable = exists & ~never_positive
+    exists = (nu >= 0) & ~((nu == 0) & (log_lam >= 0)) & ~jnp.isnan(log_lam)
+    too_large = log_mode > _LOG_LARGEST
+    mode = jnp.floor(jnp.exp(jnp.minimum(log_mode, _LOG_LARGEST)))
+    normal = (mode > _LAST_TOLD_APART) & (nu * mode > 1e4)
+    # Stand-in parameters where nothing is rejected keep the arithmetic below finite.
+    usable = exists & (log_lam > -jnp.inf) & ~too_large & ~normal
+    key, key_normal = jax.random.split(key)
+    spread = jnp.sqrt(mode / jnp.where(normal, nu, 1.0)) * jax.random.normal(key_normal, shape)
+    far = mode + (1.0 / jnp.where(normal, nu, 1.0) - 1.0) / 2.0 + spread
+    far = jnp.where(too_large, _LARGEST, jnp.where(normal, far, 0.0))
     log_lam, nu = jnp.where(usable, log_lam, 0.0), jnp.where(usable, nu, 1.0)
-    mode = jnp.floor(jnp.exp(jnp.where(usable, log_mode, 0.0)))
+    mode = jnp.where(usable, mode, 1.0)
 
-    def log_mass(x):
-        return x * log_lam - nu * gammaln(x + 1.0)
+    def log_fall(x, centre):
+        safe, safe_centre = (jnp.maximum(y, _FIRST_STIRLING) for y in (x, centre))
+        away = safe - safe_centre
+        bend = (safe + 0.5) * jnp.log1p(away / safe_centre) - away
+        bend = bend + _stirling_tail.py_func(safe) - _stirling_tail.py_func(safe_centre)
+        stirling = away * (log_lam - nu * jnp.log(safe_centre)) - nu * bend
+        direct = (x - centre) * log_lam - nu * (gammaln(x + 1.0) - gammaln(centre + 1.0))
+        return jnp.where(jnp.minimum(x, centre) < _FIRST_STIRLING, direct, stirling)
 
     def log_ratio_left_of(x):
         return jnp.where(x > 0, nu * jnp.log(jnp.maximum(x, 1.0)) - log_lam, -jnp.inf)
 
-    at_mode = log_mass(mode)
     slope = nu * jnp.log(mode + 1.0) - log_lam
     curvature = nu / (mode + 1.0)
     reach = 2 * _BLOCK_DROP / (slope + jnp.sqrt(slope**2 + 2 * _BLOCK_DROP * curvature))
@@ -155,12 +181,12 @@ def draw_cmp_jax(key: Any, log_lam: Any, nu: Any, shape: tuple[int, ...]) -> Any
     heavy = (log_lam - nu * jnp.log(right + 1.0)) * (right - left + 1.0) > -0.5
     right = right + heavy
     log_ratio_right = log_lam - nu * jnp.log(right + 1.0)
-    log_right = log_mass(right)
-    tail_right = jnp.exp(log_right - at_mode + log_ratio_right) / -jnp.expm1(log_ratio_right)
+    log_right = log_fall(right, mode)
+    tail_right = jnp.exp(log_right + log_ratio_right) / -jnp.expm1(log_ratio_right)
     left = left - (log_ratio_left_of(left) * (right - left + 1.0) > -0.5)
     log_ratio_left = log_ratio_left_of(left)
-    log_left = log_mass(left)
-    tail_left = jnp.exp(log_left - at_mode + log_ratio_left) / -jnp.expm1(log_ratio_left)
+    log_left = log_fall(left, mode)
+    tail_left = jnp.exp(log_left + log_ratio_left) / -jnp.expm1(log_ratio_left)
     block = right - left + 1.0
     total = block + tail_right + tail_left
 
@@ -177,20 +203,19 @@ def draw_cmp_jax(key: Any, log_lam: Any, nu: Any, shape: tuple[int, ...]) -> Any
             left + jnp.floor(place),
             jnp.where(in_right, right + steps_right, left - steps_left),
         )
-        log_hat = jnp.where(
-            in_block,
-            at_mode,
-            jnp.where(
-                in_right,
-                log_right + steps_right * log_ratio_right,
-                log_left + steps_left * jnp.where(left > 0, log_ratio_left, -1.0),
-            ),
+        centre = jnp.where(in_block, mode, jnp.where(in_right, right, left))
+        fall_of_hat = jnp.where(
+            in_right,
+            steps_right * log_ratio_right,
+            steps_left * jnp.where(left > 0, log_ratio_left, -1.0),
         )
-        log_accept = log_mass(jnp.maximum(proposal, 0.0)) - log_hat
+        log_accept = log_fall(jnp.maximum(proposal, 0.0), centre)
+        log_accept = log_accept - jnp.where(in_block, 0.0, fall_of_hat)
         log_uniform = jnp.log1p(-jax.random.uniform(key_accept, shape))
         accepted = ~done & (proposal >= 0) & (log_uniform <= log_accept)
         return key, jnp.where(accepted, proposal, x), done | accepted
 
     start = (key, jnp.zeros(shape), ~usable)
     _, x, _ = jax.lax.while_loop(lambda state: ~jnp.all(state[2]), propose, start)
+    x = jnp.minimum(jnp.where(usable, x, far), _LARGEST)
     return jnp.where(exists, x, -1.0).astype(int)

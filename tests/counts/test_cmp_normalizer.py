@@ -9,12 +9,10 @@ import pytensor.tensor as pt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
 from pytensor.graph.replace import vectorize_graph
 from scipy.special import gammaln
 
 from pymc_bayessum.counts.cmp_sums import near_zero
-from pymc_bayessum.counts.cmp_sums import sums as kernels
 from pymc_bayessum.counts.cmp_sums.ops import (
     CMPCumulants,
     CMPFromMean,
@@ -141,44 +139,25 @@ def test_bernoulli():
     [
         (0.0, 0.0),
         (0.4, 0.0),
-        (1.0, 1e-9),
-        (30.0, 1.0),
+        (1.0, 1e-9),  # the mode exp(1e9) is no double, nor is log Z
         (np.nan, 1.0),
         (1.0, np.nan),
         (1.0, -0.5),
         (np.inf, 1.0),
-        (-np.inf, 1.0),
         (1.0, np.inf),
-        (-1e-9, 0.0),
     ],
 )
-def test_no_answer(eta, nu):
+def test_no_distribution(eta, nu):
     log_z, *derivatives = CMPCumulants(3).evaluate(eta, nu)
     assert log_z == np.inf
     assert np.all(np.array(derivatives) == 0)
 
 
-@pytest.mark.parametrize("log_mu", [-np.inf, -700.0, 15.0, 400.0, np.nan, np.inf])
-def test_no_answer_by_mean(log_mu):
+@pytest.mark.parametrize("log_mu", [700.0, np.nan, np.inf])
+def test_no_distribution_of_a_mean(log_mu):
     eta, log_z, *derivatives = CMPFromMean().evaluate(log_mu, 0.7)
     assert log_z == np.inf
     assert np.all(np.array([eta, *derivatives]) == 0)
-
-
-def test_never_more_than_the_stated_number_of_terms():
-    @njit
-    def count(eta, nu):
-        p, d, g = np.empty(128), np.empty(128), np.empty(128)
-        most = 0
-        for i in range(eta.size):
-            most = max(most, kernels._terms(eta[i], nu[i], p, d, g)[0])
-        return most
-
-    rng = np.random.default_rng(1)
-    nu = np.exp(rng.uniform(np.log(1e-4), np.log(100), 200_000))
-    eta = CMPFromMean().evaluate(rng.uniform(np.log(1e-3), np.log(2e5), nu.size), nu)[0]
-    # At the limit terms would be cut off, so it must not be met.
-    assert count(eta, nu) < kernels.N_TERMS <= 96
 
 
 @pytest.mark.parametrize("nu", [0.004, 0.05, 0.4, 1.0, 2.3, 9.0])
@@ -208,7 +187,7 @@ def test_interpolation_is_as_exact_as_sums(nu):
     log_mu = rng.uniform(np.log(0.02), np.log(3e4), 6000)
     log_mu[:4] = [-50.0, 13.2, 20.0, np.nan]  # rows that no table holds
     many = np.array(CMPFromMean().evaluate(log_mu, nu))
-    few = np.concatenate([CMPFromMean().evaluate(part, nu) for part in np.split(log_mu, 60)], 1)
+    few = np.concatenate([CMPFromMean().evaluate(part, nu) for part in np.split(log_mu, 120)], 1)
     mu = np.exp(np.where(np.isfinite(few[1]), log_mu, 0))
     finite = np.isfinite(few[1])
     assert np.all(np.isfinite(many[1]) == finite)
@@ -220,7 +199,7 @@ def test_interpolation_is_as_exact_as_sums(nu):
     assert np.all(np.abs(seen) <= 1e-11 + 1e-15 * largest)
     np.testing.assert_allclose(many[2:], few[2:], rtol=2e-9)
     many = np.array(CMPCumulants(1).evaluate(few[0], nu))
-    few = np.concatenate([CMPCumulants(1).evaluate(x, nu) for x in np.array_split(few[0], 60)], 1)
+    few = np.concatenate([CMPCumulants(1).evaluate(x, nu) for x in np.array_split(few[0], 120)], 1)
     assert np.all(np.abs(many[0] - few[0]) <= 1e-11 + 1e-15 * largest)
     np.testing.assert_allclose(many[1:], few[1:], rtol=1e-10)
 
@@ -229,7 +208,11 @@ def test_means_are_met_over_the_plane():
     rng = np.random.default_rng(0)
     log_mu = rng.uniform(np.log(1e-4), np.log(3e5), 20_000)
     nu = np.exp(rng.uniform(np.log(5e-4), np.log(300), log_mu.size))
-    eta, log_z, by_mu, by_nu, mean_l = CMPFromMean().evaluate(log_mu, nu)
+    # In pieces too short to be interpolated.
+    pieces = zip(np.split(log_mu, 400), np.split(nu, 400), strict=True)
+    eta, log_z, by_mu, by_nu, mean_l = np.concatenate(
+        [CMPFromMean().evaluate(*piece) for piece in pieces], axis=1
+    )
     k = CMPCumulants(2).evaluate(eta, nu)
     assert np.all(np.isfinite(log_z))
     np.testing.assert_allclose(k[1], np.exp(log_mu), rtol=1e-12)

@@ -64,6 +64,45 @@ def test_jax_draws_follow_the_mass_function():
         assert np.asarray(nothing).tolist() == [-1, -1]
 
 
+# Modes of 1e6, 1e12, 1e15 and 1e17, the last drawn as normal; and geometric with mean 1e12.
+FAR_CASES = [(nu * np.log(mode), nu) for mode in (1e6, 1e12, 1e15, 1e17) for nu in (0.3, 2.0)]
+FAR_CASES += [(-1e-12, 0.0)]
+
+
+def far_quantiles(draws, log_lam, nu):
+    """Uniform numbers, if the draws follow the leading terms of the distribution far out."""
+    if nu == 0.0:
+        return -np.expm1(draws * log_lam)
+    mode = np.exp(log_lam / nu)
+    # Wilson and Hilferty's cube root of a gamma variable, a bell of the same skewness.
+    shape = mode * nu
+    root = np.cbrt((draws + 0.5 + (1 - 1 / nu) / 2) / mode)
+    return stats.norm.cdf(3 * np.sqrt(shape) * (root - 1 + 1 / (9 * shape)))
+
+
+@pytest.mark.parametrize("backend", ["numba", "jax"])
+@pytest.mark.parametrize(("log_lam", "nu"), FAR_CASES)
+def test_draws_far_out(backend, log_lam, nu):
+    if backend == "numba":
+        draws = draw_cmp_array(np.random.default_rng(4), log_lam, nu, size=20_000)
+    else:
+        jax = pytest.importorskip("jax")
+        with jax.enable_x64(True):
+            draws = np.asarray(draw_cmp_jax(jax.random.key(5), log_lam, nu, (20_000,)))
+    assert stats.kstest(far_quantiles(draws, log_lam, nu), "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("log_lam", "nu"), [(1.0, 0.01), (1e300, 1.0), (60.0, 1.0), (np.inf, 2.0)])
+def test_more_than_an_int64_holds(log_lam, nu):
+    largest = np.iinfo(np.int64).max
+    draws = draw_cmp_array(np.random.default_rng(1), log_lam, nu, size=3)
+    assert np.all(draws > 0.999 * largest)
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        draws = draw_cmp_jax(jax.random.key(5), log_lam, nu, (3,))
+    assert np.all(np.asarray(draws) > 0.999 * largest)
+
+
 def test_parameters_broadcast_row_by_row():
     log_lam = np.array([[-30.0], [np.log(50.0)]])
     nu = np.array([1.0, 1.0, 2.0])
@@ -74,7 +113,7 @@ def test_parameters_broadcast_row_by_row():
     assert draw_cmp_array(np.random.default_rng(1), -np.inf, 1.0, size=(4,)).tolist() == [0] * 4
 
 
-@pytest.mark.parametrize(("log_lam", "nu"), [(0.0, 0.0), (1.0, -1.0), (np.nan, 1.0), (1.0, 0.01)])
+@pytest.mark.parametrize(("log_lam", "nu"), [(0.0, 0.0), (1.0, -1.0), (np.nan, 1.0)])
 def test_no_draws_without_a_distribution(log_lam, nu):
     with pytest.raises(ValueError, match="CMP draws need nu >= 0"):
         draw_cmp_array(np.random.default_rng(1), log_lam, nu, size=3)

@@ -2,22 +2,25 @@ r"""Compiled sums over Conway-Maxwell-Poisson terms: log Z and its derivatives, 
 
 With :math:`\eta = \log\lambda` and :math:`L(x) = \log x!` the normaliser is
 :math:`\log Z = \log \sum_x e^{\eta x - \nu L(x)}`, and its partial derivatives are the joint
-cumulants of :math:`(X, -L(X))`.
-Every row is summed by one of two kinds of nodes, all with positive weights:
+cumulants of :math:`(X, -L(X))`. With m the mode :math:`e^{\eta/\nu}` and s the width, the sd,
 
-* equally spaced ones with the spacing as weight, around the mode. Spacing one is the series itself
-  and is used while the width is below two; a wider bell that has left zero (nu times the mode at
-  least ``NEAR_PEAK``) is summed at two thirds of a width, where the error of equal spacing,
-  :math:`2 e^{-2 \pi^2 (s/h)^2}` for a bell of width s at spacing h, is below 1e-16;
-* the rules of :mod:`.near_zero` for a wide summand that still feels the end at zero.
+* equally spaced nodes with the spacing as weight stand around the mode. Spacing one is the series
+  itself and is used while the width is below two; a wider bell that has left zero (:math:`\nu m`
+  at least ``NEAR_PEAK``) is summed at two thirds of a width, where the error of equal spacing,
+  :math:`2 e^{-2 \pi^2 (s/h)^2}` at spacing h, is below 1e-16;
+* the rules of :mod:`.near_zero` sum a wide summand that still feels the end at zero;
+* where that is wider than all of those rules, the sum is an integral with an end correction,
+  see :mod:`.half_line`;
+* far out (m and :math:`\nu m` of at least ``FAR``) the asymptotic expansion, and where the rate
+  is so small that two is never seen its first two terms, hold to rounding.
 
-All are exact to some 1e-13, so that nothing is felt where one hands over to the next.
+All are exact to some 1e-13, so that nothing is felt where one hands over to the next, and together
+they leave out no parameter for which there is a distribution.
 This module holds all compiled code, because numba's cache on disk looks at one file at a time.
 """
 
 import ctypes
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -28,25 +31,25 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from scipy.special import gammaln
 
+from pymc_bayessum.counts.cmp_sums.half_line import END_WEIGHTS, half_line, unit_interval
 from pymc_bayessum.counts.cmp_sums.near_zero import FIRST_SCALE, N_SCALES, OFFSET, load_rules
 
-LOG_MAX_MODE = math.log(2.0**20)
-"""Summands with a mode beyond this are not answered for."""
+LOG_LARGEST = 690.0
+"""Modes and means beyond exp of this are infinite: so would be log Z."""
 
-MAX_WIDTH = FIRST_SCALE * 2.0 ** (N_SCALES / 2)
-"""Summands near zero with a width beyond this are not answered for."""
+LOG_RARE = -40.0
+"""Below this log rate (or log mean) a count of two adds nothing that a double could hold."""
 
-MAX_PEAK = 1e12
-"""Nor are they where the rounding of nu times the mode would show in log Z."""
+FAR = 1e4
+"""The asymptotic expansion is used where the mode and nu times it are at least this."""
 
-LOG_SMALLEST = -600.0
-"""Rates and means below exp of this are taken for zero: derivatives by them would overflow."""
+LOG_SMALLEST, LOG_MAX_MODE, MAX_PEAK, MAX_WIDTH = -745.2, LOG_LARGEST, 1e300, 1e300
 
 NEAR_PEAK = 48.0
 SPACING = 0.66  # of a width, for a bell that has left zero
 DROP = 37.0  # terms below exp(-DROP) of the largest are left out
 _SHORT = 40.0  # a series that ends before costs less than a rule near zero
-N_TERMS = 96  # the most terms any row needs, a multiple of four
+N_TERMS = 112  # the most terms any row needs, a multiple of four
 
 _RULES = load_rules()
 _NEAR_X, _NEAR_L, _NEAR_W = _RULES.nodes, _RULES.log_factorials, _RULES.weights
@@ -54,16 +57,15 @@ _NEAR_SIZE = _RULES.sizes
 _TABLE = 1024  # log factorials below this are looked up
 _SMALLEST_STIRLING = 16.0  # four correction terms are exact to 1e-14 from here on
 _LOG_FACTORIAL = gammaln(np.arange(1.0, _TABLE + 1.0))
-_INDEX = np.arange(N_TERMS + 4.0)
+_INDEX = np.arange(float(N_TERMS))
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+_EPS = 2.3e-16
 
 # Functions that only compiled code calls; without an entry point for Python they compile faster.
 _OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _inner = njit(cache=True, error_model="numpy", fastmath={"contract"}, **_OPTIONS)
 # LLVM vectorises a sum only when it may reorder it.
 _loop = njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)
-# Copied into their callers: fewer pieces to compile.
-_inlined = njit(inline="always", error_model="numpy")
 
 
 def _bitcast(source: Any, target: Any) -> Any:
@@ -150,28 +152,25 @@ def _stirling_tail(x):
     return r * (1.0 / 12.0 - q * (1.0 / 360.0 - q * (1.0 / 1260.0 - q * (1.0 / 1680.0))))
 
 
-@_inlined
+@_inner
 def _mode_and_width(eta, nu):
-    """Mode and squared width (see near_zero.width); a width of 0 where not answered for."""
+    """Mode and squared width (see near_zero.width); a width of 0 where there is no distribution."""
     mode, decay = 0.0, -eta
     if nu > 0.0:
         log_mode = eta / nu
-        if log_mode > LOG_MAX_MODE:
+        if log_mode > LOG_LARGEST:
             return 0.0, 0.0
         mode = _exp(log_mode)
-        if nu * mode > MAX_PEAK:
-            return 0.0, 0.0
         if nu * mode >= 1.0:
-            return mode, mode / nu
+            return mode, mode / nu if nu * mode < math.inf else 0.0
         decay = OFFSET * nu - eta
         decay -= nu * math.log(decay - nu * math.log(nu))
-    if not decay * MAX_WIDTH > 1.0:
-        return 0.0, 0.0
-    return mode, 1.0 / (decay * decay)
+    return mode, 1.0 / (decay * decay) if decay > 0.0 else 0.0
 
 
 # Not plain integers, for each of which numba would compile a function anew.
 _NEAR, _TABULATED, _STIRLING = np.int64(0), np.int64(1), np.int64(2)
+_RARE_RATE, _FAR_OUT, _WIDE = np.int64(0), np.int64(1), np.int64(2)
 _FIRST, _THIRD = np.int64(1), np.int64(3)
 
 
@@ -192,31 +191,41 @@ def _fill_terms(kind, k, n, first, step, centre, eta, nu, p, d, g):
         for i in range(n):
             p[i] = _exp(eta * d[i] - nu * g[i])
     else:
-        log_centre = math.log(centre)
-        slope = eta - nu * log_centre
-        at_centre = _stirling_tail(centre)
         for i in range(n):
-            away = first - centre + step * _INDEX[i]
-            x = centre + away
-            bend = (x + 0.5) * _log_ratio(x, centre) - away + (_stirling_tail(x) - at_centre)
-            d[i] = away
-            g[i] = away * log_centre + bend
-            p[i] = _exp(slope * away - nu * bend)
+            d[i] = first - centre + step * _INDEX[i]
+            p[i] = 1.0
+        _weigh(n, centre, eta, nu, p, d, g)
 
 
-@_inlined
-def _terms(eta, nu, p, d, g):
-    """Terms p, distances d = x - x0 and g = L(x) - L(x0) at the nodes of one row.
+@_loop
+def _weigh(n, centre, eta, nu, p, d, g):
+    """Multiply weights p by terms at centre + d, by that at the centre, and write g; by Stirling."""
+    log_centre = math.log(centre)
+    slope = eta - nu * log_centre
+    at_centre = _stirling_tail(centre)
+    for i in range(n):
+        x = centre + d[i]
+        bend = (x + 0.5) * _log_ratio(x, centre) - d[i] + (_stirling_tail(x) - at_centre)
+        g[i] = d[i] * log_centre + bend
+        p[i] *= _exp(slope * d[i] - nu * bend)
 
-    Returns the number of nodes (0 where not answered for), x0, L(x0), and the log of what p
-    has been divided by.
+
+@_inner
+def _summarise(order, eta, nu, p, d, g, m):
+    """Write means and central moments into ``m`` (see ``_moments``), about x0 and L(x0).
+
+    Returns log Z (+inf where there is no distribution), x0 and L(x0).
     """
-    if not (0.0 <= nu <= MAX_PEAK and -1e15 < eta < 1e15):
-        return 0, 0.0, 0.0, 0.0
+    if eta < LOG_RARE and 0.0 <= nu < math.inf:
+        return _special()(_RARE_RATE, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
+    if not (0.0 <= nu < math.inf and eta < math.inf):
+        return math.inf, 0.0, 0.0
     mode, square = _mode_and_width(eta, nu)
     if square == 0.0:
-        return 0, 0.0, 0.0, 0.0
+        return math.inf, 0.0, 0.0
     peak = nu * mode
+    if min(mode, peak) >= FAR and mode >= 8.0 * nu:
+        return _special()(_FAR_OUT, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
     near = square >= FIRST_SCALE * FIRST_SCALE and peak < NEAR_PEAK
     centre = np.floor(mode)
     step, n_left, n_right = 1.0, centre, 0.0
@@ -243,29 +252,26 @@ def _terms(eta, nu, p, d, g):
         # Half octaves of the width are octaves of its square.
         k = int(_to_bits(square / (FIRST_SCALE * FIRST_SCALE)) >> _EXPONENT_SHIFT) - 1023
         if k >= N_SCALES:
-            return 0, 0.0, 0.0, 0.0
+            return _special()(_WIDE, eta, nu, math.sqrt(square), p.ctypes, m.ctypes), 0.0, 0.0
         n = _NEAR_SIZE[k]
         _fill_terms(_NEAR, k, n, 0.0, 0.0, 0.0, eta, nu, p, d, g)
-        return n, 0.0, 0.0, 0.0
+        _moments(order, n, p, d, g, m)
+        return _log_sum(p, m), 0.0, 0.0
     n_right = max(n_right, 3.0)
-    if centre + (n_right + 3) * step >= _TABLE and centre - n_left * step < _SMALLEST_STIRLING:
-        n_left = np.floor((centre - _SMALLEST_STIRLING) / step)
     n = (int(min(n_left + n_right + 1.0, N_TERMS)) + 3) // 4 * 4
+    tabulated = centre - n_left * step + n * step < _TABLE
+    if not tabulated and centre - n_left * step < _SMALLEST_STIRLING:
+        # Terms so far below the mode are negligible where others lie beyond the table.
+        n_left = np.floor((centre - _SMALLEST_STIRLING) / step)
     first = centre - n_left * step
-    kind = _TABULATED if first + n * step < _TABLE else _STIRLING
+    kind = _TABULATED if tabulated else _STIRLING
     _fill_terms(kind, n, n, first, step, centre, eta, nu, p, d, g)
-    # eta x - nu log x! without the cancellation of the two at a large x.
-    if centre < _TABLE:
-        log_factorial = _LOG_FACTORIAL[int(centre)]
-        log_term = eta * centre - nu * log_factorial
-    else:
-        log_centre = math.log(centre)
-        rest = centre - 0.5 * log_centre - _HALF_LOG_2PI - _stirling_tail(centre)
-        log_factorial = centre * log_centre - rest
-        log_term = centre * (eta - nu * log_centre) + nu * rest
-    if step > 1.0:
-        log_term += math.log(step)
-    return n, centre, log_factorial, log_term
+    _moments(order, n, p, d, g, m)
+    return (
+        log_term(centre, eta, nu) + math.log(step) + _log_sum(p, m),
+        centre,
+        log_factorial(centre),
+    )
 
 
 @_loop
@@ -304,27 +310,42 @@ def _moments(order, n, p, d, g, m):
         m[6], m[7], m[8], m[9] = ddd / total, ddg / total, dgg / total, ggg / total
 
 
-@_inlined
+@_inner
 def _log_sum(p, m):
     """Log of all terms; a sum that hardly exceeds its first term, one, keeps those digits."""
     return math.log1p(m[0]) if p[0] == 1.0 else math.log(p[0] + m[0])
 
 
 @_inner
+def log_factorial(x):
+    """Return log x! for a whole number x."""
+    if x < _TABLE:
+        return _LOG_FACTORIAL[int(x)]
+    return (x + 0.5) * math.log(x) - x + _HALF_LOG_2PI + _stirling_tail(x)
+
+
+@_inner
+def log_term(x, eta, nu):
+    """Return eta x - nu log x! for a whole number x, without the cancellation of the two."""
+    if x < _TABLE:
+        return eta * x - nu * _LOG_FACTORIAL[int(x)]
+    log_x = math.log(x)
+    return x * (eta - nu * log_x) + nu * (x - 0.5 * log_x - _HALF_LOG_2PI - _stirling_tail(x))
+
+
+@_inner
 def cumulants(order, eta, nu, p, d, g, m, out):
     """Write the derivatives of log Z up to ``order`` (1 to 3) into ``out``.
 
-    They are in the order of :func:`derivative_orders`. Where no answer is given log Z is +inf
-    and its derivatives are zero. ``p``, ``d`` and ``g`` are room for ``N_TERMS`` numbers, ``m``
-    for ten.
+    They are in the order of :func:`derivative_orders`. Where there is no distribution log Z is
+    +inf and its derivatives are zero. ``p``, ``d``, ``g`` and ``m`` are room for ``N_TERMS``
+    numbers.
     """
-    n, x0, l0, log_scale = _terms(eta, nu, p, d, g)
-    if n == 0:
-        out[:] = 0.0
-        out[0] = math.inf
+    log_z, x0, l0 = _summarise(order, eta, nu, p, d, g, m)
+    out[0] = log_z
+    if not log_z < math.inf:
+        out[1:] = 0.0
         return
-    _moments(order, n, p, d, g, m)
-    out[0] = log_scale + _log_sum(p, m)
     out[1] = x0 + m[1]
     out[2] = -(l0 + m[2])
     if order >= 2:
@@ -344,10 +365,100 @@ def derivative_orders(order: int) -> list[tuple[int, int]]:
     return [(total - b, b) for total in range(order + 1) for b in range(total + 1)]
 
 
+# --- where no sum is needed, or none is short enough ---------------------------------------------
+#
+# Compiled only when a row first asks for it.
+
+# Gaunt, Iyengar, Olde Daalhuis and Simsek (2019), in logarithms: log Z is nu m, logarithms of m
+# and nu, and c nu^s m^k for these c, k and s.
+_MONOMIALS = np.array(
+    [
+        (1.0, 1.0, 1.0),
+        (1.0 / 24.0, -1.0, 1.0),
+        (-1.0 / 24.0, -1.0, -1.0),
+        (1.0 / 48.0, -2.0, 0.0),
+        (-1.0 / 48.0, -2.0, -2.0),
+        (-9.0 / 5760.0, -3.0, 1.0),
+        (170.0 / 5760.0, -3.0, -1.0),
+        (-161.0 / 5760.0, -3.0, -3.0),
+    ]
+)
+
+
+@_inner
+def _expand(eta, nu, k):
+    """Write log Z and its derivatives by the asymptotic expansion into ``k``."""
+    log_mode, log_nu = eta / nu, math.log(nu)
+    r = 1.0 / nu
+    k[0] = 0.5 * (log_mode - eta - log_nu) - (nu - 1.0) * _HALF_LOG_2PI
+    k[1] = 0.5 * (r - 1.0)
+    k[2] = -0.5 * r * (log_mode + 1.0) - _HALF_LOG_2PI
+    k[3], k[4], k[5] = 0.0, -0.5 * r * r, r * r * (log_mode + 0.5)
+    k[6], k[7], k[8], k[9] = 0.0, 0.0, r**3, -(r**3) * (3.0 * log_mode + 1.0)
+    for i in range(len(_MONOMIALS)):
+        c, exponent, power = _MONOMIALS[i]
+        # A derivative in eta divides by nu. Those of nu^s m^k in nu are polynomials in q.
+        for a in range(4):
+            q = power - exponent * log_mode
+            factor = c * _exp(exponent * log_mode + power * log_nu)
+            k[a * (a + 1) // 2] += factor
+            if a <= 2:
+                k[(a + 1) * (a + 2) // 2 + 1] += factor * q * r
+            if a <= 1:
+                k[(a + 2) * (a + 3) // 2 + 2] += factor * (q * (q - 2.0) + power) * r * r
+            if a == 0:
+                cube = q * (q * (q - 6.0) + 3.0 * power + 6.0) - 4.0 * power
+                k[9] += factor * cube * r**3
+            c *= exponent
+            power -= 1.0
+
+
+_LOG_2 = math.log(2.0)
+_HALF_LINE_X, _HALF_LINE_W = half_line()
+_UNIT_X, _UNIT_W = unit_interval()
+_END_X, _END_W = np.arange(float(len(END_WEIGHTS))), END_WEIGHTS
+_DOUBLES = types.CPointer(types.float64)
+_SPECIAL = types.float64(
+    types.int64, types.float64, types.float64, types.float64, _DOUBLES, _DOUBLES
+)
+
+
+def _special_by_pointer(kind, eta, nu, width, work, m):
+    """Write moments into ``m`` and return log Z; ``_WIDE`` needs the width of the summand."""
+    work, m = carray(work, (4, N_TERMS)), carray(m, 10)
+    if kind == _WIDE:
+        p, d, g = work[0], work[1], work[2]
+        n_nodes, n_end = len(_HALF_LINE_X), len(_END_X)
+        for i in range(N_TERMS):
+            d[i], p[i] = 0.0, 0.0
+            if i < n_nodes:
+                d[i], p[i] = width * _HALF_LINE_X[i], width * _HALF_LINE_W[i]
+            elif i < n_nodes + n_end:
+                d[i], p[i] = _END_X[i - n_nodes], _END_W[i - n_nodes]
+            g[i] = math.lgamma(d[i] + 1.0)
+            p[i] *= _exp(eta * d[i] - nu * g[i])
+        _moments(_THIRD, N_TERMS, p, d, g, m)
+        return _log_sum(p, m)
+    if kind == _FAR_OUT:
+        _expand(eta, nu, m)
+    else:
+        # Counts 0 and 1, and what a count of two adds to moments of L.
+        rate, two = math.exp(eta), _LOG_2 * math.exp(2.0 * eta - nu * _LOG_2)
+        m[0] = m[1] = m[3] = m[6] = rate
+        m[2], m[4], m[5] = -two, -2.0 * two, _LOG_2 * two
+        m[7], m[8], m[9] = -4.0 * two, 2.0 * _LOG_2 * two, -_LOG_2 * _LOG_2 * two
+    # Moments are those of L, derivatives those of -L.
+    for i in (2, 4, 7, 9):
+        m[i] = -m[i]
+    return m[0]
+
+
 # --- the rate that has a given mean -----------------------------------------------------------
 
+_LEAST_VARIANCE = 1e-150  # by which derivatives are still divided
 
-@_inlined
+
+@_inner
 def _first_guess(mu, nu):
     """Log rate of about the mean mu, within a tenth of 1/sd everywhere."""
     if nu >= 4.0 and mu < 0.21 * nu:
@@ -367,44 +478,47 @@ def _first_guess(mu, nu):
         # The mean is mode - (nu - 1)/(2 nu) - (nu^2 - 1)/(24 nu^2 mode) - ...
         return nu * math.log(mu + (nu - 1.0) / (2.0 * nu) + (nu * nu - 1.0) / (24.0 * nu * nu * mu))
     # Exact for nu = 0 and nu = 1, and to second order in mu.
-    bend = math.log(2.0)
+    bend = _LOG_2
     if abs(nu - 1.0) > 1e-6:
-        bend = math.expm1((1.0 - nu) * math.log(2.0)) / (1.0 - nu)
-    return math.log(mu) + (nu - 1.0) * math.log((1.0 + (1.0 + bend) * mu + mu * mu) / (1.0 + mu))
+        bend = math.expm1((1.0 - nu) * _LOG_2) / (1.0 - nu)
+    return nu * math.log(mu) + (nu - 1.0) * math.log1p((bend + (1.0 - bend) / (1.0 + mu)) / mu)
 
 
 @_inner
 def from_mean(log_mu, nu, p, d, g, m, out):
     r"""Write eta, log Z, d eta/d log mu, d eta/d nu and E[L] for the mean mu into ``out``.
 
-    ``out[0]`` holds where to start, or NaN. Halley's method on the log of the mean, inside a
-    bracket; the last, tiny step is taken by the Taylor series of what has been summed already.
-    Where no answer is given log Z is +inf and the rest zero. ``p``, ``d`` and ``g`` are room for
-    ``N_TERMS`` numbers, ``m`` for ten.
+    Halley's method on the log of the mean, inside a bracket; the last, tiny step is taken by the
+    Taylor series of what has been summed already. Where there is no distribution log Z is +inf
+    and the rest zero. ``p``, ``d``, ``g`` and ``m`` are room for ``N_TERMS`` numbers.
     """
-    start = out[0]
     out[:] = 0.0
     out[1] = math.inf
-    if not (nu >= 0.0 and nu < math.inf and LOG_SMALLEST < log_mu < LOG_MAX_MODE + 1.0):
+    if not (0.0 <= nu < math.inf and log_mu < LOG_LARGEST):
         return
     mu = math.exp(log_mu)
-    eta = start if start == start else _first_guess(mu, nu)
+    if log_mu < LOG_RARE:
+        out[0], out[1], out[2] = log_mu, mu, 1.0
+        out[3] = 2.0 * _LOG_2 * math.exp(log_mu - nu * _LOG_2)
+        out[4] = 0.5 * mu * out[3]
+        return
+    # The log of a whole number is that number: a large nu would see the rounding.
+    whole = math.floor(mu + 0.5)
+    if abs(mu - whole) <= 2.0 * _EPS * whole * max(1.0, abs(log_mu)):
+        mu = whole
+    eta = _first_guess(mu, nu)
     low, high = -math.inf, math.inf
     for _ in range(100):
-        n, x0, l0, log_scale = _terms(eta, nu, p, d, g)
-        if n > 0:
-            _moments(_THIRD, n, p, d, g, m)
-        if start == start and not (n > 0 and abs(x0 + m[1] - mu) < 0.3 * mu):
-            # Not where it should be: start anew.
-            start = math.nan
-            eta = _first_guess(mu, nu)
-            continue
-        if n == 0:
+        log_z, x0, l0 = _summarise(_THIRD, eta, nu, p, d, g, m)
+        if not log_z < math.inf:
             high = eta
-            eta = 0.5 * (low + high) if low > -math.inf else high - 0.1 * abs(high) - 1e-3
+            eta = 0.5 * (low + high) if low > -math.inf else high - 0.1 * abs(high) - 1e-3 / mu
             continue
         mean, dd, dg, ddd, ddg = x0 + m[1], m[3], m[4], m[6], m[7]
-        if not dd > 1e-150:
+        if not dd > _LEAST_VARIANCE:
+            # One count for certain, as far as doubles go.
+            out[0], out[1], out[2] = eta, log_z, mu / _LEAST_VARIANCE
+            out[3], out[4] = eta / nu, l0 + m[2]
             return
         excess = math.log1p(((x0 - mu) + m[1]) / mu)
         if excess > 0.0:
@@ -414,10 +528,11 @@ def from_mean(log_mu, nu, p, d, g, m, out):
         slope = dd / mean
         newton = -excess / slope
         halley = newton / max(0.5, 1.0 + 0.5 * newton * (ddd / dd - slope))
-        if abs(halley) * max(1.0, math.sqrt(dd)) < 3e-6:
+        size = abs(halley)
+        if size * max(1.0, math.sqrt(dd)) < 3e-6 or size < 4.0 * _EPS * abs(eta):
             h = halley
             out[0] = eta + h
-            out[1] = log_scale + _log_sum(p, m) + h * (mean + h * (dd / 2.0 + h * ddd / 6.0))
+            out[1] = log_z + h * (mean + h * (dd / 2.0 + h * ddd / 6.0))
             out[2] = mu / (dd + h * ddd)
             out[3] = (dg + h * ddg) / (dd + h * ddd)
             out[4] = l0 + m[2] + h * (dg + 0.5 * h * ddg)
@@ -438,295 +553,397 @@ def from_mean(log_mu, nu, p, d, g, m, out):
 # the sums over a row are compiled once, and the graphs that users compile stay small.
 
 
-def _pointer(name: str, signature: Any, address: Callable[[], int]) -> Any:
-    """Make a compiled function without arguments that returns a function by its address.
+@njit
+def _ask(which):
+    with objmode(result="intp"):
+        result = _address(which)
+    return result
+
+
+def _kept(which: int, result_type: Any, wrap: Any) -> Any:
+    """Make a compiled function without arguments that returns something by its address.
 
     The address is asked for at the first call and kept in a variable of the calling module:
     written into the code as a number, it would be wrong in the next process that loads the code
     from disk.
     """
-    function_type = types.FunctionType(signature)
-
-    @njit
-    def ask():
-        with objmode(result="intp"):
-            result = address()
-        return result
 
     @intrinsic
-    def pointer(typing_context):
+    def kept(typing_context):
         def codegen(context, builder, signature, args):
             number = ir.IntType(64)
-            kept = cgutils.add_global_variable(builder.module, number, name)
-            kept.linkage = "private"
-            kept.initializer = ir.Constant(number, 0)
-            with builder.if_then(builder.icmp_unsigned("==", builder.load(kept), kept.initializer)):
-                ask_type = typing_context.resolve_value_type(ask)
-                ask_signature = typing_context.resolve_function_type(ask_type, (), {})
-                answer = context.get_function(ask_type, ask_signature)(builder, ())
-                builder.store(answer, kept)
-            function = cgutils.create_struct_proxy(function_type)(context, builder)
-            function.c_addr = builder.inttoptr(builder.load(kept), cgutils.voidptr_t)
-            return function._getvalue()
+            place = cgutils.add_global_variable(builder.module, number, f"cmp_address_{which}")
+            place.linkage = "private"
+            place.initializer = ir.Constant(number, 0)
+            empty = builder.icmp_unsigned("==", builder.load(place), place.initializer)
+            with builder.if_then(empty):
+                ask_type = typing_context.resolve_value_type(_ask)
+                ask_signature = typing_context.resolve_function_type(ask_type, (types.int64,), {})
+                ask = context.get_function(ask_type, ask_signature)
+                builder.store(ask(builder, (ir.Constant(number, which),)), place)
+            return wrap(context, builder, builder.inttoptr(builder.load(place), cgutils.voidptr_t))
 
-        return function_type(), codegen
+        return result_type(), codegen
 
-    return pointer
+    return kept
 
 
-_DOUBLES = types.CPointer(types.float64)
+def _function(which: int, signature: Any) -> Any:
+    """Make a compiled function that returns a function by its address."""
+    function_type = types.FunctionType(signature)
+
+    def wrap(context, builder, address):
+        function = cgutils.create_struct_proxy(function_type)(context, builder)
+        function.c_addr = address
+        return function._getvalue()
+
+    return _kept(which, function_type, wrap)
+
+
+def _memory(which: int, item: Any) -> Any:
+    """Make a compiled function that returns a pointer to items by their address."""
+    pointer = types.CPointer(item)
+
+    def wrap(context, builder, address):
+        return builder.bitcast(address, context.get_value_type(pointer))
+
+    return _kept(which, pointer, wrap)
+
+
 FROM_MEAN = 0
 """What to compute, beside the orders 1 to 3 of cumulants."""
 
 _ROW = types.void(types.int64, types.float64, types.float64, _DOUBLES, types.int64, _DOUBLES)
 
 
-def _mean_row_by_pointer(what, first, nu, work, n_outputs, out):
+def _row_by_pointer(what, first, nu, work, n_outputs, out):
     # Four arrays in a row; taking slices of one would cost as much as the sums themselves.
-    work = carray(work, (4, N_TERMS))
-    from_mean(first, nu, work[0], work[1], work[2], work[3], carray(out, n_outputs))
+    work, out = carray(work, (4, N_TERMS)), carray(out, n_outputs)
+    p, d, g, m = work[0], work[1], work[2], work[3]
+    if what == FROM_MEAN:
+        from_mean(first, nu, p, d, g, m, out)
+    else:
+        cumulants(what, first, nu, p, d, g, m, out)
 
 
-def _cumulants_row_by_pointer(what, first, nu, work, n_outputs, out):
-    work = carray(work, (4, N_TERMS))
-    cumulants(what, first, nu, work[0], work[1], work[2], work[3], carray(out, n_outputs))
+_row = _function(0, _ROW)
+_special = _function(1, _SPECIAL)
+
+
+# --- a table of cells that all rows share ---------------------------------------------------------
+#
+# What is asked of a row is a function of two numbers, s (its log mean; or its log mode where that
+# is positive, else its log rate) and log nu: always the same function. It is interpolated at
+# Chebyshev points in cells of the plane. A cell is filled when a row first falls into it, split
+# into four while it misses the tolerance, and kept as long as the process lives. What a cell holds
+# does not depend on the rows, so that nothing does depend on what was asked before.
+
+
+def _chebyshev(degree: int) -> tuple[Any, Any]:
+    """Points, and the matrix from values there to coefficients of powers."""
+    points = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
+    return points, np.linalg.inv(np.vander(points, increasing=True))
+
+
+_DEGREE = 7
+_POINTS, _TO_POWERS = _chebyshev(_DEGREE)
+_SIDE = _DEGREE + 1
+# Where a cell is tested: between its points in one direction, on the outermost in the other.
+_BETWEEN = 0.999 * np.cos(np.pi * np.arange(_SIDE + 1) / _SIDE)
+_TESTS = np.array(
+    [(u, w) for u in _BETWEEN for w in _POINTS[[0, -1]]]
+    + [(u, w) for u in _POINTS[[0, -1]] for w in _BETWEEN[:: _SIDE // 2]]
+)
+
+_FEWEST_ROWS = 64  # below, rows are summed
+_LOW_S, _HIGH_S, _LOW_V, _HIGH_V = -8.0, 9.5, -7.0, 4.0
+_ROOTS_S, _ROOTS_V = 35, 44  # cells before any is split: 1/2 by 1/4
+_PER_S, _PER_V = _ROOTS_S / (_HIGH_S - _LOW_S), _ROOTS_V / (_HIGH_V - _LOW_V)
+_DEEPEST = 4  # splits
+_FINE_S, _FINE_V = _ROOTS_S << _DEEPEST, _ROOTS_V << _DEEPEST
+_PER_FINE_S, _PER_FINE_V = _FINE_S / (_HIGH_S - _LOW_S), _FINE_V / (_HIGH_V - _LOW_V)
+_MAX_CELLS = 1 << 13
+_HEAD = 4  # middle and inverse half width of a cell in s, then in log nu
+_LINE = 5 * _SIDE  # coefficients of one power of s: of five outputs, or of three and none
+_CELL = _HEAD + _SIDE * _LINE
+
+# The index has an entry for each of the finest cells there may be, and in front of them how many
+# cells are in use. An entry is the number of a cell from 1 on, or -1 where rows are summed; else
+# minus twice the number of splits that are known to be needed.
+_INDEX_HEAD = 1
+_WORDS = types.CPointer(types.int64)
 
 
 @cache
-def _compiled_row(by_mean: bool) -> Any:
-    return cfunc(_ROW, cache=True)(_mean_row_by_pointer if by_mean else _cumulants_row_by_pointer)
+def _table(by_mean: bool) -> tuple[Any, Any]:
+    """Memory of the index and of the cells, which the system provides as they are filled."""
+    index = np.zeros(_INDEX_HEAD + _FINE_S * _FINE_V, np.int64)
+    return index, np.zeros((_MAX_CELLS, _CELL))
 
 
-# Each is compiled only when it is first asked for.
-_mean_row = _pointer("cmp_mean_row", _ROW, lambda: _compiled_row(True).address)
-_cumulants_row = _pointer("cmp_cumulants_row", _ROW, lambda: _compiled_row(False).address)
+_mean_index, _mean_cells = _memory(2, types.int64), _memory(3, types.float64)
+_rate_index, _rate_cells = _memory(4, types.int64), _memory(5, types.float64)
 
 
-# --- many rows that share nu ------------------------------------------------------------------
-#
-# All that is asked of a row is then a smooth function of one number, log rate or log mean. It is
-# interpolated at the Chebyshev points of cells, which are halved until the last coefficients of
-# every output are negligible.
+# Several threads may share the table: an entry is published after the cell that it names.
 
 
-def _chebyshev(degree: int) -> tuple[Any, Any, Any]:
-    """Points, and the matrices from values there to Chebyshev coefficients and on to powers."""
-    points = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
-    coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(points, degree))
-    units = np.eye(degree + 1)
-    powers = np.zeros((degree + 1, degree + 1))
-    for k in range(degree + 1):
-        powers[: k + 1, k] = np.polynomial.chebyshev.cheb2poly(units[k, : k + 1])
-    return points, coefficients, powers
+@intrinsic
+def _load(typing_context, words, i):
+    def codegen(context, builder, signature, args):
+        return builder.load_atomic(builder.gep(args[0], [args[1]]), "acquire", 8)
+
+    return types.int64(_WORDS, types.int64), codegen
 
 
-_DEGREE = 9
-_POINTS, _CHEBYSHEV, _POWERS = _chebyshev(_DEGREE)
+@intrinsic
+def _store(typing_context, words, i, value):
+    def codegen(context, builder, signature, args):
+        builder.store_atomic(args[2], builder.gep(args[0], [args[1]]), "release", 8)
+        return context.get_dummy_value()
 
-_FEWEST_ROWS = 256  # below, summing each row costs no more than a table
-_WIDEST = 0.6  # cell, in log rate or log mean
-_SLOTS = 4096  # of the index; a cell covers one or more of them
-_LOWEST = -30.0  # rows below are summed
-_SMALLEST_NU = 1e-4  # below, the range that is answered for has no closed form
-_MAX_CELLS = 1024
-_EPS = 2.3e-16
+    return types.void(_WORDS, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _take(typing_context, words, i, count):
+    """Add to an entry and return what it was before."""
+
+    def codegen(context, builder, signature, args):
+        return builder.atomic_rmw("add", builder.gep(args[0], [args[1]]), args[2], "acq_rel")
+
+    return types.int64(_WORDS, types.int64, types.int64), codegen
 
 
 @_inner
-def _interpolate(sum_row, what, at, nu, work, row, out):
-    """Write the outputs of all rows for one nu; a row that no cell holds is summed.
+def _smooth_row(what, s, v, work, row):
+    """Write what is interpolated at a point: smaller and smoother than the outputs themselves.
 
-    The mean form interpolates a = eta - nu log mu and log Z - mu a - nu mu, which are small and
-    smooth; an error of a then cancels from y eta - log Z where y is the mean.
+    The mean form has a = eta - nu log mu and log Z - mu a - nu mu: an error of a then cancels from
+    y eta - log Z where y is the mean. Returns the rounding to expect of the first two.
     """
-    by_mean = what == FROM_MEAN
-    n_outputs = out.shape[0]
-    low, high = math.inf, -math.inf
-    for x in at:
-        low = min(low, x)
-        high = max(high, x)
-    low = max(low, _LOWEST)
-    high = min(high, LOG_MAX_MODE - 1.0 if by_mean else nu * LOG_MAX_MODE)
-    # Rows at the very ends fall inside of the first and last slot, also when all rows are alike.
-    margin = 1e-9 * (high - low) + 1e-7 * (1.0 + abs(high))
-    low, high = low - margin, high + margin
-    usable = high > low
-    slot = (high - low) / _SLOTS
-    per_slot = 1.0 / slot if usable else 0.0
-    index = np.full(_SLOTS, -1, np.int32)
-    max_cells = min(_MAX_CELLS, at.size // (2 * _DEGREE))
-    ends = np.empty((max_cells, 2))
-    table = np.empty((max_cells, _DEGREE + 1, n_outputs))
-    values = np.empty((_DEGREE + 1, n_outputs))
+    nu = math.exp(v)
+    first = s * nu if what != FROM_MEAN and s > 0.0 else s
+    _row()(what, first, nu, work.ctypes, row.size, row.ctypes)
+    if what == FROM_MEAN:
+        mu = math.exp(s)
+        row[0] -= nu * s
+        row[1] -= mu * (row[0] + nu)
+        return _EPS * nu * (1.0 + abs(s))
+    if s > 0.0:
+        row[0] -= nu * math.exp(s)
+    return _EPS * (abs(first) + nu) * row[1]
 
-    span = _SLOTS if usable else 0
-    while span > 1 and slot * span > _WIDEST:
-        span //= 2
-    # From the right: small means with a large nu take the most cells, and may be left to the sums.
-    end, n_cells, n_tries = _SLOTS, 0, 0
-    while usable and end > 0 and n_cells < max_cells and n_tries < 2 * max_cells:
-        n_tries += 1
-        half = 0.5 * span * slot
-        middle = low + end * slot - half
-        mu, scale = 0.0, 0.0
-        for i in range(_DEGREE + 1):
-            x = middle + half * _POINTS[i]
-            row[0] = math.nan
-            sum_row(what, x, nu, work.ctypes, n_outputs, row.ctypes)
-            if by_mean:
-                mu = math.exp(x)
-                row[0] -= nu * x
-                row[1] -= mu * (row[0] + nu)
-                scale = max(scale, nu * (1.0 + abs(x)))
-            else:
-                scale = max(scale, abs(x) * row[1])
-            for j in range(n_outputs):
-                values[i, j] = row[j]
-        fits = True
-        for j in range(n_outputs):
-            largest, tail = 0.0, 0.0
-            for k in range(_DEGREE + 1):
-                largest = max(largest, abs(values[k, j]))
-                table[n_cells, k, j] = 0.0
-            for k in range(_DEGREE + 1):
-                coefficient = 0.0
-                for i in range(_DEGREE + 1):
-                    coefficient += _CHEBYSHEV[k, i] * values[i, j]
-                for i in range(_DEGREE + 1):
-                    table[n_cells, i, j] += _POWERS[i, k] * coefficient
-                if k >= _DEGREE - 1:
-                    tail = max(tail, abs(coefficient))
-            # log Z is wanted to 1e-12, and eta so that a count one sd from the mean times it is; or
+
+@_inner
+def _fill_cell(what, s, half_s, v, half_v, index, cells, work, row):
+    """Interpolate around (s, log nu); return the cell's number from 1 on, or 0 where it misses."""
+    n_outputs = row.size
+    values = np.empty((_SIDE, _SIDE, n_outputs))
+    cell = np.zeros(_CELL)
+    cell[0], cell[1], cell[2], cell[3] = s, 1.0 / half_s, v, 1.0 / half_v
+    smallest = np.full(n_outputs, math.inf)
+    rounding = 0.0
+    for i in range(_SIDE):
+        for j in range(_SIDE):
+            at_s, at_v = s + half_s * _POINTS[i], v + half_v * _POINTS[j]
+            rounding = max(rounding, _smooth_row(what, at_s, at_v, work, row))
+            for o in range(n_outputs):
+                values[i, j, o] = row[o]
+                smallest[o] = min(smallest[o], abs(row[o]))
+    # Loops, not products of matrices: they compile in a fraction of the time.
+    for o in range(n_outputs):
+        for i in range(_SIDE):
+            for j in range(_SIDE):
+                half = 0.0
+                for k in range(_SIDE):
+                    half += _TO_POWERS[i, k] * values[k, j, o]
+                for k in range(_SIDE):
+                    cell[_HEAD + _LINE * i + _SIDE * o + k] += half * _TO_POWERS[k, j]
+    found, room = np.empty(n_outputs), np.empty(_LINE)
+    fits = True
+    for t in range(len(_TESTS)):
+        u, w = _TESTS[t, 0], _TESTS[t, 1]
+        _smooth_row(what, s + half_s * u, v + half_v * w, work, row)
+        _read(cell, u, w, room, found)
+        for o in range(n_outputs):
+            # log Z is wanted to 1e-11 (both directions add), and eta so that a count one sd from the mean times it is; or
             # both to rounding. The others are derivatives.
-            tolerance = 1e-10 * largest
-            if by_mean and j == 0:
-                tolerance = 1e-12 / (1.0 + mu) + 4.0 * _EPS * scale
-            elif by_mean and j == 1:
-                tolerance = 1e-12 + 4.0 * _EPS * scale * mu
-            elif j == 0:
-                tolerance = 1e-12 + 4.0 * _EPS * scale
-            fits = fits and tail <= tolerance
-        if not fits and span > 1:
-            span //= 2
-            continue
-        if fits:
-            index[end - span : end] = n_cells
-            ends[n_cells, 0], ends[n_cells, 1] = middle, 1.0 / half
-            n_cells += 1
-        end -= span
-        # Where a wider cell may end, try one again.
-        if end % (2 * span) == 0 and 4.0 * half <= _WIDEST:
-            span *= 2
+            tolerance = 3e-11 * smallest[o]
+            if what == FROM_MEAN and o <= 1:
+                mu = math.exp(s + half_s)
+                tolerance = 5e-12 / (1.0 + mu) + 2.0 * rounding
+                if o == 1:
+                    tolerance *= 1.0 + mu
+            elif o == 0:
+                tolerance = 5e-12 + 2.0 * rounding
+            fits = fits and abs(found[o] - row[o]) <= tolerance
+    if not fits:
+        return 0
+    number = _take(index, 0, 1)
+    if number >= _MAX_CELLS:
+        return -1
+    for i in range(cell.size):
+        cells[number, i] = cell[i]
+    return number + 1
 
-    for i in range(at.size):
-        x = at[i]
-        cell = -1
-        if usable and low < x < high:
-            cell = index[min(int((x - low) * per_slot), _SLOTS - 1)]
-        if cell < 0:
-            row[0] = math.nan
-            sum_row(what, x, nu, work.ctypes, n_outputs, row.ctypes)
-            for j in range(n_outputs):
-                out[j, i] = row[j]
+
+@_loop
+def _read(cell, u, w, room, out):
+    """Evaluate the polynomials of a cell at u, w from -1 to 1."""
+    # Powers by few steps, sums without memory in between: a row takes some thirty nanoseconds.
+    u2, w2 = u * u, w * w
+    u3, u4, w4 = u2 * u, u2 * u2, w2 * w2
+    u5, u6, u7 = u4 * u, u4 * u2, u4 * u3
+    for k in range(_SIDE * out.size):
+        room[k] = (
+            (cell[_HEAD + k] + cell[_HEAD + _LINE + k] * u)
+            + (cell[_HEAD + 2 * _LINE + k] * u2 + cell[_HEAD + 3 * _LINE + k] * u3)
+            + (cell[_HEAD + 4 * _LINE + k] * u4 + cell[_HEAD + 5 * _LINE + k] * u5)
+            + (cell[_HEAD + 6 * _LINE + k] * u6 + cell[_HEAD + 7 * _LINE + k] * u7)
+        )
+    for o in range(out.size):
+        k = _SIDE * o
+        low = (room[k] + room[k + 1] * w) + w2 * (room[k + 2] + room[k + 3] * w)
+        high = (room[k + 4] + room[k + 5] * w) + w2 * (room[k + 6] + room[k + 7] * w)
+        out[o] = low + w4 * high
+
+
+@_inner
+def _make_cell(what, s, v, entry, index, cells, work, row):
+    """Fill the largest cell around a point that will do, and return its entry of the index."""
+    for splits in range(-entry // 2, _DEEPEST + 1):
+        span = 1 << (_DEEPEST - splits)
+        i = int((s - _LOW_S) * _PER_FINE_S) // span * span
+        j = int((v - _LOW_V) * _PER_FINE_V) // span * span
+        half_s, half_v = 0.5 * span / _PER_FINE_S, 0.5 * span / _PER_FINE_V
+        middle_s, middle_v = _LOW_S + i / _PER_FINE_S + half_s, _LOW_V + j / _PER_FINE_V + half_v
+        entry = _fill_cell(what, middle_s, half_s, middle_v, half_v, index, cells, work, row)
+        if entry == 0:
+            entry = -1 if splits == _DEEPEST else -2 * (splits + 1)
+        for k in range(i, i + span):
+            for n in range(j, j + span):
+                _store(index, _INDEX_HEAD + k * _FINE_V + n, entry)
+        if entry >= -1:
+            break
+    return entry
+
+
+@_inner
+def _find_cell(what, s, v, index, cells, work, row):
+    """Return the number of the cell that holds a point, or -1 where there is none."""
+    if not (_LOW_S < s < _HIGH_S and _LOW_V < v < _HIGH_V):
+        return -1
+    i, j = int((s - _LOW_S) * _PER_FINE_S), int((v - _LOW_V) * _PER_FINE_V)
+    entry = _load(index, _INDEX_HEAD + i * _FINE_V + j)
+    if entry == 0 or entry < -1:
+        entry = _make_cell(what, s, v, entry, index, cells, work, row)
+    return max(entry - 1, -1)
+
+
+@_inner
+def _coordinate(what, first, nu):
+    return first / nu if what != FROM_MEAN and first > 0.0 else first
+
+
+@_inner
+def _sum_row(what, first, nu, work, row, out, i):
+    """Write the outputs of row i, summed."""
+    _row()(what, first, nu, work.ctypes, row.size, row.ctypes)
+    for o in range(row.size):
+        out[o, i] = row[o]
+
+
+@_inner
+def _read_each(what, first, nu, index, cells, work, row, out):
+    """Write the outputs of rows that differ in nu."""
+    step_first, step_nu = int(first.size > 1), int(nu.size > 1)
+    found, room = np.empty(row.size), np.empty(_LINE)
+    for i in range(out.shape[1]):
+        x, dispersion = first[step_first * i], nu[step_nu * i]
+        number = -1
+        s = v = 0.0
+        if dispersion > 1e-3:
+            s, v = _coordinate(what, x, dispersion), _log(dispersion)
+            number = _find_cell(what, s, v, index, cells, work, row)
+        if number < 0:
+            _sum_row(what, x, dispersion, work, row, out, i)
             continue
-        u = (x - ends[cell, 0]) * ends[cell, 1]
-        a, b, c = table[cell, _DEGREE, 0], table[cell, _DEGREE, 1], table[cell, _DEGREE, 2]
-        for k in range(_DEGREE - 1, -1, -1):
-            a = a * u + table[cell, k, 0]
-            b = b * u + table[cell, k, 1]
-            c = c * u + table[cell, k, 2]
-        if by_mean:
-            e, f = table[cell, _DEGREE, 3], table[cell, _DEGREE, 4]
-            for k in range(_DEGREE - 1, -1, -1):
-                e = e * u + table[cell, k, 3]
-                f = f * u + table[cell, k, 4]
+        cell = cells[number]
+        _read(cell, (s - cell[0]) * cell[1], (v - cell[2]) * cell[3], room, found)
+        a, b = found[0], found[1]
+        out[2, i] = found[2]
+        if what == FROM_MEAN:
+            out[3, i], out[4, i] = found[3], found[4]
+            b += _exp(s) * (a + dispersion)
+            a += dispersion * s
+        elif s > 0.0:
+            a += dispersion * _exp(s)
+        out[0, i], out[1, i] = a, b
+
+
+@_inner
+def _read_shared(what, first, nu, index, cells, work, row, out):
+    """Write the outputs of rows that share nu: polynomials in s alone, made from the cells."""
+    n_outputs = row.size
+    v = math.log(nu)
+    number_at = np.zeros(
+        _FINE_S, np.int32
+    )  # 0 where nothing is known yet, -1 where rows are summed
+    lines = np.empty((_FINE_S, 2 + _SIDE * n_outputs))
+    n_lines = 0
+    for i in range(first.size):
+        s = _coordinate(what, first[i], nu)
+        number = -1
+        if _LOW_S < s < _HIGH_S:
+            slot = int((s - _LOW_S) * _PER_FINE_S)
+            number = number_at[slot]
+            if number == 0:
+                found = _find_cell(what, s, v, index, cells, work, row)
+                number = -1
+                if found >= 0:
+                    _collapse(cells[found], v, n_outputs, lines[n_lines])
+                    n_lines += 1
+                    number = n_lines
+                number_at[slot] = number
+        if number < 0:
+            _sum_row(what, first[i], nu, work, row, out, i)
+            continue
+        number -= 1
+        u = (s - lines[number, 0]) * lines[number, 1]
+        a, b, c = lines[number, 2], lines[number, 3], lines[number, 4]
+        if what == FROM_MEAN:
+            e, f = lines[number, 5], lines[number, 6]
+            for k in range(7, 2 + 5 * _SIDE, 5):
+                a = a * u + lines[number, k]
+                b = b * u + lines[number, k + 1]
+                c = c * u + lines[number, k + 2]
+                e = e * u + lines[number, k + 3]
+                f = f * u + lines[number, k + 4]
             out[3, i], out[4, i] = e, f
-            b += _exp(x) * (a + nu)
-            a += nu * x
+            b += _exp(s) * (a + nu)
+            a += nu * s
+        else:
+            for k in range(5, 2 + 3 * _SIDE, 3):
+                a = a * u + lines[number, k]
+                b = b * u + lines[number, k + 1]
+                c = c * u + lines[number, k + 2]
+            if s > 0.0:
+                a += nu * _exp(s)
         out[0, i], out[1, i], out[2, i] = a, b, c
 
 
-# --- many rows, each with its own mean and nu -----------------------------------------------------
-#
-# A good first guess spares most rows the second pass over the terms. It is interpolated in log mu
-# and log nu, on cells of the box that the rows span. Nothing rests on its accuracy.
-
-_GUESS_DEGREE = 5
-_GUESS_POINTS, _first_map, _second_map = _chebyshev(_GUESS_DEGREE)
-_GUESS_MAP = np.ascontiguousarray(_second_map @ _first_map)
-
-
 @_inner
-def _cells(low, high):
-    """Return the number of cells of about unit width, at most 24."""
-    return int(min(max(np.ceil(high - low), 1.0), 24.0))
-
-
-_GUESS = types.void(types.int64, _DOUBLES, _DOUBLES, _DOUBLES)
-
-
-def _guess_by_pointer(n, log_mu, nu, eta):
-    """Write a guess of each row's log rate, or NaN, into ``eta``."""
-    log_mu, nu, eta = carray(log_mu, n), carray(nu, n), carray(eta, n)
-    work, row = np.empty((4, N_TERMS)), np.empty(5)
-    sum_row = _mean_row()
-    q = _GUESS_DEGREE + 1
-    low, high, low_v, high_v = math.inf, -math.inf, math.inf, -math.inf
-    for i in range(nu.size):
-        eta[i] = math.nan
-        if _SMALLEST_NU < nu[i] < 1e3 and _LOWEST < log_mu[i] < LOG_MAX_MODE - 1.0:
-            low, high = min(low, log_mu[i]), max(high, log_mu[i])
-            low_v, high_v = min(low_v, nu[i]), max(high_v, nu[i])
-    if not (low < high and low_v < high_v):
-        return
-    low_v, high_v = math.log(low_v), math.log(high_v)
-    n_mu, n_nu = _cells(low, high), _cells(low_v, high_v)
-    while n_mu * n_nu * 4 * q * q > nu.size and n_mu * n_nu > 1:
-        if n_mu >= n_nu:
-            n_mu -= 1
-        else:
-            n_nu -= 1
-    width, width_v = (high - low) * (1.0 + 1e-9) / n_mu, (high_v - low_v) * (1.0 + 1e-9) / n_nu
-    table = np.zeros((n_mu, n_nu, q, q))
-    values = np.empty((q, q))
-    for a in range(n_mu):
-        for b in range(n_nu):
-            for i in range(q):
-                for j in range(q):
-                    s = low + (a + 0.5 + 0.5 * _GUESS_POINTS[i]) * width
-                    v = math.exp(low_v + (b + 0.5 + 0.5 * _GUESS_POINTS[j]) * width_v)
-                    row[0] = math.nan
-                    sum_row(FROM_MEAN, s, v, work.ctypes, 5, row.ctypes)
-                    values[i, j] = row[0] - v * s if row[1] < math.inf else math.nan
-            # Loops, not products of matrices: they compile in a fraction of the time.
-            for i in range(q):
-                for j in range(q):
-                    half = 0.0
-                    for k in range(q):
-                        half += _GUESS_MAP[i, k] * values[k, j]
-                    for k in range(q):
-                        table[a, b, i, k] += half * _GUESS_MAP[k, j]
-    for i in range(nu.size):
-        if _SMALLEST_NU < nu[i] < 1e3 and low <= log_mu[i] <= high:
-            u = (log_mu[i] - low) / width
-            v = (_log(nu[i]) - low_v) / width_v
-            a, b = min(int(u), n_mu - 1), min(int(max(v, 0.0)), n_nu - 1)
-            u, v = 2.0 * (u - a) - 1.0, 2.0 * (v - b) - 1.0
+def _collapse(cell, v, n_outputs, line):
+    """Write the polynomials of a cell at one nu, from the highest power of s to the lowest."""
+    line[0], line[1] = cell[0], cell[1]
+    w = (v - cell[2]) * cell[3]
+    for o in range(n_outputs):
+        for i in range(_SIDE):
             total = 0.0
-            for j in range(q - 1, -1, -1):
-                inner = 0.0
-                for k in range(q - 1, -1, -1):
-                    inner = inner * v + table[a, b, j, k]
-                total = total * u + inner
-            eta[i] = total + nu[i] * log_mu[i]
-
-
-@cache
-def _compiled_guess() -> Any:
-    return cfunc(_GUESS, cache=True)(_guess_by_pointer)
-
-
-_guess_rates = _pointer("cmp_guess", _GUESS, lambda: _compiled_guess().address)
+            for k in range(_SIDE - 1, -1, -1):
+                total = total * w + cell[_HEAD + _LINE * i + _SIDE * o + k]
+            line[2 + (_SIDE - 1 - i) * n_outputs + o] = total
 
 
 # --- entry points ------------------------------------------------------------------------------
@@ -746,32 +963,25 @@ _ROWS = types.void(
 def _rows_by_pointer(what, n, n_first, first, n_nu, nu, n_outputs, out):
     first, nu, out = carray(first, n_first), carray(nu, n_nu), carray(out, (n_outputs, n))
     work, row = np.empty((4, N_TERMS)), np.empty(n_outputs)
-    sum_row = _mean_row() if what == FROM_MEAN else _cumulants_row()
-    if what <= 1 and n_first >= _FEWEST_ROWS and nu[0] >= _SMALLEST_NU:
+    if what <= 1 and n >= _FEWEST_ROWS:
+        index = _mean_index() if what == FROM_MEAN else _rate_index()
+        cells = carray(_mean_cells() if what == FROM_MEAN else _rate_cells(), (_MAX_CELLS, _CELL))
         i = 1
         while i < n_nu and nu[i] == nu[0]:
             i += 1
-        if i == n_nu:
-            _interpolate(sum_row, what, first, nu[0], work, row, out)
-            return
-    if what == FROM_MEAN and n_first == n_nu >= _FEWEST_ROWS:
-        _guess_rates()(n, first.ctypes, nu.ctypes, out.ctypes)
-    else:
-        out[0] = math.nan
+        if i == n_nu and n_first == n and 1e-3 < nu[0] < 50.0:
+            _read_shared(what, first, nu[0], index, cells, work, row, out)
+        else:
+            _read_each(what, first, nu, index, cells, work, row, out)
+        return
     step_first, step_nu = int(n_first > 1), int(n_nu > 1)
     for i in range(n):
-        row[0] = out[0, i]
-        sum_row(what, first[step_first * i], nu[step_nu * i], work.ctypes, n_outputs, row.ctypes)
+        _row()(what, first[step_first * i], nu[step_nu * i], work.ctypes, n_outputs, row.ctypes)
         for j in range(n_outputs):
             out[j, i] = row[j]
 
 
-@cache
-def _compiled_rows() -> Any:
-    return cfunc(_ROWS, cache=True)(_rows_by_pointer)
-
-
-_rows = _pointer("cmp_rows", _ROWS, lambda: _compiled_rows().address)
+_rows = _function(6, _ROWS)
 
 
 @njit(**_OPTIONS)
@@ -795,9 +1005,9 @@ def rows(what, first, nu, out):
 
 @njit(**_OPTIONS)
 def rate_of_mean(log_mu, nu):
-    """Log rate of the distribution with one mean, NaN where no answer is given."""
-    if log_mu <= LOG_SMALLEST:  # zero, as good as always
-        return log_mu
+    """Log rate of the distribution with one mean, NaN where there is none."""
+    if log_mu >= LOG_LARGEST:  # the mode is the mean by then
+        return nu * log_mu
     out = np.empty((5, 1))
     rows(FROM_MEAN, np.full(1, log_mu), np.full(1, nu), out)
     return out[0, 0] if out[1, 0] < math.inf else math.nan
@@ -806,7 +1016,7 @@ def rate_of_mean(log_mu, nu):
 def evaluate_rows(what: int, first: Any, nu: Any, out: Any) -> None:
     """Do the same as :func:`rows`, from Python."""
     arrays = [x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (first, nu, out)]
-    _compiled_rows().ctypes(
+    _compiled("rows").ctypes(
         what, out.shape[1], first.size, arrays[0], nu.size, arrays[1], out.shape[0], arrays[2]
     )
 
@@ -817,23 +1027,77 @@ LOG_CDF, LOG_SF, QUANTILE = 0, 1, 2
 """What to compute of the distribution function."""
 
 _LEAST_LOG = -740.0  # of a probability that a double still tells from zero
+_LARGEST_COUNT = 9e15  # that a double tells from its neighbours
+_MOST_BLOCKS = 8  # of terms; a tail that is longer is integrated from there on
+_FIRST_SMOOTH = 96.0  # count from which on that may start
 
 
 @_inner
-def log_term(x, eta, nu):
-    """Return eta x - nu log x! for a whole number x."""
-    if x < _TABLE:
-        return eta * x - nu * _LOG_FACTORIAL[int(x)]
-    log_x = math.log(x)
-    return x * (eta - nu * log_x) + nu * (x - 0.5 * log_x - _HALF_LOG_2PI - _stirling_tail(x))
+def log_fall(x, centre, eta, nu):
+    """Return the log of the term at x by that at a centre, to the last digits at any count."""
+    if min(x, centre) < _TABLE:
+        return log_term(x, eta, nu) - log_term(centre, eta, nu)
+    away = x - centre
+    bend = (x + 0.5) * _log_ratio(x, centre) - away + (_stirling_tail(x) - _stirling_tail(centre))
+    return (eta - nu * math.log(centre)) * away - nu * bend
 
 
 @_inner
-def log_factorial(x):
-    """Return log x! for a whole number x."""
-    if x < _TABLE:
-        return _LOG_FACTORIAL[int(x)]
-    return (x + 0.5) * math.log(x) - x + _HALF_LOG_2PI + _stirling_tail(x)
+def _log_mass(x, eta, nu, log_z):
+    """Return the log probability of a count, without the rounding of log Z where that is large."""
+    if nu > 0.0 and eta > 0.0:
+        mode = _exp(min(eta / nu, LOG_LARGEST))
+        if min(mode, nu * mode) >= FAR and mode >= 8.0 * nu and x >= 0.5 * mode:
+            # The asymptotic expansion about a real mode, at which the slope vanishes.
+            away = x - mode
+            bend = (x + 0.5) * _log_ratio(x, mode) - away + _stirling_tail(x)
+            rest = (nu - 1.0 / nu) / (24.0 * mode) + (1.0 - 1.0 / (nu * nu)) / (48.0 * mode * mode)
+            return -nu * bend - 0.5 * math.log(mode / nu) - _HALF_LOG_2PI - rest
+    return log_term(x, eta, nu) - log_z
+
+
+@_inner
+def _add(n, away, shift_l, scale, p, d, g, t):
+    """Add terms to raw sums of 1, d, g, dd, dg and gg."""
+    for i in range(n):
+        a, b, w = d[i] + away, g[i] + shift_l, p[i] * scale
+        t[0] += w
+        t[1] += w * a
+        t[2] += w * b
+        t[3] += w * a * a
+        t[4] += w * a * b
+        t[5] += w * b * b
+
+
+@_inner
+def _integrate(edge, down, eta, nu, p, d, g):
+    """Write weighted terms at nodes, relative to that at ``edge``, for the sum from there outward.
+
+    Downward it ends at ``_FIRST_SMOOTH``, unless it has died out before. Returns their number.
+    """
+    sign = -1.0 if down else 1.0
+    slope = -sign * (eta - nu * math.log(edge))
+    n = 0
+    if down and log_term(edge, eta, nu) < DROP:
+        length = edge - _FIRST_SMOOTH
+        for i in range(len(_UNIT_X)):
+            d[n], p[n] = -length * _UNIT_X[i], length * _UNIT_W[i]
+            n += 1
+        for i in range(len(_END_X)):
+            d[n], p[n] = _END_X[i] - length, _END_W[i]
+            n += 1
+    else:
+        reach = 2.0 / (max(slope, 0.0) + math.sqrt(slope * slope + 2.0 * nu / edge))
+        for i in range(len(_HALF_LINE_X)):
+            d[n], p[n] = sign * reach * _HALF_LINE_X[i], reach * _HALF_LINE_W[i]
+            if edge + d[n] < _SMALLEST_STIRLING:
+                d[n], p[n] = 0.0, 0.0
+            n += 1
+    for i in range(len(_END_X)):
+        d[n], p[n] = sign * _END_X[i], _END_W[i]
+        n += 1
+    _weigh(n, edge, eta, nu, p, d, g)
+    return n
 
 
 @_inner
@@ -843,11 +1107,22 @@ def _tail(x, down, eta, nu, p, d, g, t):
     Writes their sum by the first term, E[X - x], E[L(X) - L(x)] and central second moments over
     the tail into ``t``.
     """
-    start = log_term(x, eta, nu)
-    total, s_d, s_g, s_dd, s_dg, s_gg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    t[:] = 0.0
     edge = x
     shift_l = 0.0  # L at the inner edge of a block, less L(x)
+    n_blocks = 0
     while True:
+        scale = math.exp(log_fall(edge, x, eta, nu))
+        if n_blocks >= _MOST_BLOCKS and edge > 2.0 * _TABLE:
+            n = _integrate(edge, down, eta, nu, p, d, g)
+            _add(n, edge - x, shift_l, scale, p, d, g, t)
+            if down and log_term(edge, eta, nu) < DROP:
+                n = np.int64(_FIRST_SMOOTH)
+                _fill_terms(_TABULATED, n, n, 0.0, 1.0, 0.0, eta, nu, p, d, g)
+                first_l = log_factorial(x)
+                _add(n, -x, -first_l, math.exp(-log_term(x, eta, nu)), p, d, g, t)
+            break
+        n_blocks += 1
         n = np.int64(N_TERMS)
         if down:
             n = min(n, np.int64(edge) + 1)
@@ -860,28 +1135,21 @@ def _tail(x, down, eta, nu, p, d, g, t):
             first = edge
         kind = _TABULATED if edge < _TABLE else _STIRLING
         _fill_terms(kind, n, n, first, 1.0, edge, eta, nu, p, d, g)
-        scale = math.exp(log_term(edge, eta, nu) - start)
-        for i in range(n):
-            a, b, w = d[i] + (edge - x), g[i] + shift_l, p[i] * scale
-            total += w
-            s_d += w * a
-            s_g += w * b
-            s_dd += w * a * a
-            s_dg += w * a * b
-            s_gg += w * b * b
+        _add(n, edge - x, shift_l, scale, p, d, g, t)
         outer = first if down else first + n - 1.0
         outer_l = (g[0] if down else g[n - 1]) + shift_l
         # Log-concave, so all beyond is smaller still.
-        if log_term(outer, eta, nu) - start < -DROP or (down and outer <= 0.0):
+        if log_fall(outer, x, eta, nu) < -DROP or (down and outer <= 0.0):
             break
         step = -1.0 if down else 1.0
         edge = outer + step
         shift_l = outer_l + step * math.log(outer if down else edge)
-    t[0] = total
-    t[1], t[2] = s_d / total, s_g / total
-    t[3] = s_dd / total - t[1] * t[1]
-    t[4] = s_dg / total - t[1] * t[2]
-    t[5] = s_gg / total - t[2] * t[2]
+    total = t[0]
+    t[1] /= total
+    t[2] /= total
+    t[3] = t[3] / total - t[1] * t[1]
+    t[4] = t[4] / total - t[1] * t[2]
+    t[5] = t[5] / total - t[2] * t[2]
 
 
 @_inner
@@ -899,7 +1167,7 @@ def _distribution_function(upper, x, eta, nu, log_z, moments, p, d, g, t, out):
         return
     down = x < moments[0]
     edge = x if down else x + 1.0
-    start = log_term(edge, eta, nu) - log_z if edge < 1e15 else -math.inf
+    start = _log_mass(edge, eta, nu, log_z) if edge < _LARGEST_COUNT else -math.inf
     if not start > -1e300:
         out[0] = 0.0 if down == upper else -math.inf
         return
@@ -953,7 +1221,9 @@ def _quantile(q, eta, nu, log_z, moments, p, d, g, t, out):
         high += step
         step *= 2.0
     while high - low > 1.0:
-        middle = np.floor(0.5 * (low + high))
+        middle = np.floor(low + 0.5 * (high - low))
+        if middle == low or middle == high:  # beyond the counts that a double tells apart
+            break
         if _reaches(q, middle, eta, nu, log_z, moments, p, d, g, t, out):
             high = middle
         else:
@@ -981,12 +1251,11 @@ def _tails_by_pointer(what, n, n_x, x, n_eta, eta, n_nu, nu, n_outputs, out):
     work, row = np.empty((4, N_TERMS)), np.empty(6)
     p, d, g = np.empty(N_TERMS), np.empty(N_TERMS), np.empty(N_TERMS)
     t, result = np.empty(6), np.empty(6)
-    sum_row = _cumulants_row()
     step_x, step_eta, step_nu = int(n_x > 1), int(n_eta > 1), int(n_nu > 1)
     for i in range(n):
         at, rate, dispersion = x[step_x * i], eta[step_eta * i], nu[step_nu * i]
         if i == 0 or step_eta or step_nu:
-            sum_row(2, rate, dispersion, work.ctypes, 6, row.ctypes)
+            _row()(2, rate, dispersion, work.ctypes, 6, row.ctypes)
         if what == QUANTILE:
             out[0, i] = _quantile(at, rate, dispersion, row[0], row[1:], p, d, g, t, result)
         else:
@@ -997,12 +1266,7 @@ def _tails_by_pointer(what, n, n_x, x, n_eta, eta, n_nu, nu, n_outputs, out):
                 out[j, i] = result[j]
 
 
-@cache
-def _compiled_tails() -> Any:
-    return cfunc(_TAILS, cache=True)(_tails_by_pointer)
-
-
-_tails = _pointer("cmp_tails", _TAILS, lambda: _compiled_tails().address)
+_tails = _function(7, _TAILS)
 
 
 @njit(**_OPTIONS)
@@ -1032,6 +1296,30 @@ def evaluate_tails(what: int, x: Any, eta: Any, nu: Any, out: Any) -> None:
         a.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for a in (x, eta, nu, out)
     )
     sizes = x.size, eta.size, nu.size
-    _compiled_tails().ctypes(
+    _compiled("tails").ctypes(
         what, out.shape[1], sizes[0], x_at, sizes[1], eta_at, sizes[2], nu_at, len(out), out_at
     )
+
+
+# --- where things are ------------------------------------------------------------------------
+
+_BY_NAME = {
+    "row": (_ROW, _row_by_pointer),
+    "special": (_SPECIAL, _special_by_pointer),
+    "rows": (_ROWS, _rows_by_pointer),
+    "tails": (_TAILS, _tails_by_pointer),
+}
+
+
+@cache
+def _compiled(name: str) -> Any:
+    """Compile a function when it is first asked for."""
+    signature, function = _BY_NAME[name]
+    return cfunc(signature, cache=True)(function)
+
+
+def _address(which: int) -> int:
+    """Address of what ``_function`` and ``_memory`` know by a number."""
+    if 2 <= which <= 5:
+        return _table(which <= 3)[which % 2].ctypes.data
+    return _compiled({0: "row", 1: "special", 6: "rows", 7: "tails"}[which]).address
