@@ -89,7 +89,7 @@ def accuracy(quick: bool) -> None:
     means = [0.01, 1.0, 10.0, 100.0, 1e3] if quick else [0.01, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5]
     nus = [0.01, 0.3, 1.0, 2.0, 20.0] if quick else [0.01, 0.03, 0.1, 0.3, 1.0, 2.0, 5.0, 20.0]
     table = Table(title="|error in log Z| against 40-digit arithmetic")
-    for column in ["mean", "nu", "evals", "ours", "ten nodes", "100 terms", "asymptotic, 4 terms"]:
+    for column in ["mean", "nu", "ours", "ten nodes", "100 terms", "asymptotic, 4 terms"]:
         table.add_column(column, justify="right")
     worst = 0.0
     for mean in means:
@@ -104,8 +104,7 @@ def accuracy(quick: bool) -> None:
                 abs(series_log_z(eta, nu, 100) - truth),
                 abs(asymptotic_log_z(eta, nu) - truth),
             ]
-            evaluations = _terms(eta, nu, *np.empty((3, N_TERMS)))[0]
-            table.add_row(f"{mean:g}", f"{nu:g}", str(evaluations), *(f"{e:.1e}" for e in errors))
+            table.add_row(f"{mean:g}", f"{nu:g}", *(f"{e:.1e}" for e in errors))
     console.print(table)
     console.print(f"worst of ours: {worst:.1e}\n")
 

@@ -18,9 +18,8 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.counts.cmp_sums.near_zero import width
 from pymc_bayessum.counts.cmp_sums.ops import VERSION, CMPFromMean
-from pymc_bayessum.counts.cmp_sums.sums import LOG_MAX_MODE, LOG_SMALLEST, MAX_PEAK, MAX_WIDTH
+from pymc_bayessum.counts.cmp_sums.sums import LOG_LARGEST
 from pymc_bayessum.counts.masses import Counted, Masses
 from pymc_bayessum.counts.moments import cmp_mean, cmp_variance
 from pymc_bayessum.counts.observed import CountDistribution, refuse_unknown
@@ -96,7 +95,7 @@ class CMPBasedRV(RandomVariable):
 def _rate_of_mean(log_mu: Any, nu: Any) -> Any:
     eta, log_z, *_ = CMPFromMean().evaluate(log_mu, nu)
     known = np.where(np.isfinite(log_z), eta, np.nan)
-    return np.where(log_mu <= LOG_SMALLEST, log_mu, known)
+    return np.where(log_mu >= LOG_LARGEST, nu * log_mu, known)
 
 
 class CMPRV(CMPBasedRV):
@@ -105,7 +104,7 @@ class CMPRV(CMPBasedRV):
     _print_name = ("CMP", "\\operatorname{CMP}")
 
     def rng_fn(self, rng: np.random.Generator, first: Any, nu: Any, size: Any = None) -> Any:  # type: ignore[override]
-        """Draw exactly, whatever the normaliser."""
+        """Draw, whatever the normaliser; see :mod:`.random` for what is drawn far out."""
         return draw_cmp_array(rng, self.log_rate(first, nu), nu, size)
 
 
@@ -147,7 +146,6 @@ class CMPBased(CountDistribution):
         parameters = [as_float(x) for x in (*own, first, nu)]
         names = (*cls.own_parameters, form.name, "nu")
         check_constants(dict(zip(names, parameters, strict=True)))
-        check_answered(form, parameters[-2], parameters[-1], normalizer)
         return super().dist(parameters, parametrization=form, rule=normalizer, **kwargs)
 
 
@@ -204,24 +202,24 @@ class CMP(CMPBased):
     normalizer : Rule, optional
         A rule to compute :math:`Z` with, for example the ten nodes under a Poisson base of Kang,
         Briol, Karvonen and Chen: ``pbs.poisson_rule(mu, n=10)``. The default is exact to rounding
-        for any mean up to 1e5 and beyond.
+        for any mean.
     **kwargs
         ``observed``, ``dims``, ``shape``, ... as in any PyMC distribution.
 
     Notes
     -----
-    The default normaliser answers where the mode is at most :math:`2^{20}` (and nu times it at
-    most 1e12) and a summand that is still felt at zero is at most :math:`2^{17}` wide (so with
-    nu = 0 for means up to 1.3e5).
-    Beyond, the log-probability is -inf, and so it is where there is no distribution (nu = 0 and
-    lam >= 1). Constant parameters beyond the answered range raise ValueError.
+    The default normaliser knows no bounds that matter: means from the smallest double to 1e200
+    (1e24 as nu goes to 0), nu from 0 to 1e12. Far out it is the asymptotic expansion of Gaunt,
+    Iyengar, Olde Daalhuis and Simsek (2019). The log-probability is -inf where there is no
+    distribution, nu = 0 and lam >= 1, or where a double cannot hold log Z and its derivatives. Draws are exact for means up to 2**53; beyond they are those of a
+    normal distribution, and never more than an int64 holds.
 
     PyMC accepts a `pm.Minibatch` of counts as floats or 32-bit integers, not of 64 bits (for
     `pm.Poisson` too).
 
-    The log-probability and its gradient come from one pass over at most 96 terms a row, or from an
-    interpolant in :math:`\log\mu` (or :math:`\log\lambda`) when many rows share one nu. Nothing
-    has to be chosen; the accuracy is the same.
+    The log-probability and its gradient come from one pass over some fifty terms a row, or, with
+    64 rows and more, from a table in :math:`\log\mu` (or the rate) and :math:`\log\nu`. It is
+    filled where rows fall, once in a process, and exact to 1e-11. Nothing has to be chosen.
 
     Examples
     --------
@@ -257,7 +255,7 @@ class CMP(CMPBased):
         ------
         ValueError
             If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
-            are not positive or lie outside of the range the default normaliser answers for.
+            are not positive.
         """
         return cls.of_cmp((), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
 
@@ -305,43 +303,6 @@ def check_constants(parameters: Mapping[str, Any]) -> None:
         bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
         if bad.any():
             raise ValueError(f"{name} must be finite and {words}, got {values[bad].flat[0]}")
-
-
-def check_answered(form: Parametrization, first: Any, nu: Any, rule: Rule | None) -> None:
-    """Raise for constants that the default normaliser does not answer for."""
-    if rule is not None or not (isinstance(first, Constant) and isinstance(nu, Constant)):
-        return
-    values, nus = (np.asarray(x.data, dtype=float) for x in (first, nu))
-    # With nu = 0 only lam < 1 has a normaliser: -inf, as where a sampler gets there, no error.
-    beyond = ~_answered(form, values, nus) & ~((nus == 0) & (form is not MEAN))
-    if beyond.any():
-        first_bad, nu_bad = (
-            x[beyond].flat[0] for x in np.broadcast_arrays(values, nus, beyond)[:2]
-        )
-        raise ValueError(
-            f"{form.name} = {first_bad} with nu = {nu_bad} is outside of the range the "
-            f"default normaliser answers for: a mode of at most {np.exp(LOG_MAX_MODE):.0f}, and a "
-            f"width of at most {MAX_WIDTH:.0f} near zero; pass normalizer=, a rule made for it"
-        )
-
-
-def _answered(form: Parametrization, first: Any, nu: Any) -> Any:
-    """Whether the default normaliser answers, from closed forms (for means to first order)."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        eta = form.log_rate(np.log(first), nu, _rough_rate_of_mean)
-        log_mode = np.where(nu > 0, eta / nu, np.where(eta < 0, -np.inf, np.inf))
-        wide = width(eta, nu) > MAX_WIDTH
-        log_peak = log_mode + np.log(nu)
-        return (
-            (log_mode <= LOG_MAX_MODE) & (log_peak <= np.log(MAX_PEAK)) & ~(wide & (log_peak < 4))
-        )
-
-
-def _rough_rate_of_mean(log_mu: Any, nu: Any) -> Any:
-    """Return nu log(mean + (nu - 1) / (2 nu)) far from zero, the geometric rate near it."""
-    mu = np.exp(log_mu)
-    mode = mu + (nu - 1) / (2 * nu)
-    return np.where(nu * mu > 10, nu * np.log(mode), log_mu + (nu - 1) * np.log1p(mu))
 
 
 # What PyMC asks

@@ -6,7 +6,7 @@ from pytensor.link.jax.dispatch.random import jax_sample_fn
 
 from pymc_bayessum.counts.cmp import CMPRV
 from pymc_bayessum.counts.cmp_sums.jax_ops import from_mean
-from pymc_bayessum.counts.cmp_sums.sums import LOG_SMALLEST
+from pymc_bayessum.counts.cmp_sums.sums import LOG_LARGEST
 from pymc_bayessum.counts.inflated import HurdleCMPRV, ZeroInflatedCMPRV
 from pymc_bayessum.counts.random import draw_cmp_jax
 
@@ -50,7 +50,7 @@ def _rates(op, first, nu):
 def _rate_of_mean(log_mu, nu):
     rate, log_z, *_ = from_mean(log_mu, nu)
     known = jnp.where(jnp.isfinite(log_z), rate, jnp.nan)
-    return jnp.where(log_mu <= LOG_SMALLEST, log_mu, known)
+    return jnp.where(log_mu >= LOG_LARGEST, nu * log_mu, known)
 
 
 def _draw_positive(key, log_lam, nu, shape):

@@ -20,7 +20,7 @@ from pytensor.tensor.symbolic import TensorSymbolicOp
 
 from pymc_bayessum.counts.cmp_series import CMPSum
 from pymc_bayessum.counts.cmp_sums.ops import log_tail, quantile
-from pymc_bayessum.counts.cmp_sums.sums import LOG_SMALLEST
+from pymc_bayessum.counts.cmp_sums.sums import LOG_RARE
 from pymc_bayessum.counts.parametrization import Parametrization
 from pymc_bayessum.normalizers import node
 from pymc_bayessum.normalizers.summed import log_normalizer
@@ -28,10 +28,8 @@ from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["Counted", "Masses"]
 
-# Derivatives hold counts divided by the parameter: a bound that keeps them in double precision.
-LARGEST_COUNT = 1e15
-# Below this log rate a count of two adds nothing to Z - 1 that a double could hold.
-LOG_RARE = -40.0
+# The largest number that a double tells from its neighbours.
+LARGEST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -135,13 +133,12 @@ class Masses:
 
     @property
     def is_zero(self) -> Any:
-        """Where the count is zero for certain."""
-        return self.form.is_zero(self.log_first, self.eta)
+        """Where the count is zero for certain: at a rate of zero."""
+        return pt.eq(self.log_first, -np.inf)
 
     def log_mass(self, count: Any) -> Any:
         """Return the log-probability of a count."""
         result = node.normalized(count * self.eta - self.nu * factln(count), self.log_z)
-        result = pt.switch(pt.gt(self.log_first, LOG_SMALLEST), result, -np.inf)
         return pt.switch(self.is_zero, pt.switch(pt.eq(count, 0), 0.0, -np.inf), result)
 
     @property

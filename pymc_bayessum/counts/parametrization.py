@@ -14,7 +14,7 @@ import pytensor.tensor as pt
 from numba import njit
 
 from pymc_bayessum.counts.cmp_sums.ops import rate_and_log_z_of_mean
-from pymc_bayessum.counts.cmp_sums.sums import LOG_SMALLEST, rate_of_mean
+from pymc_bayessum.counts.cmp_sums.sums import rate_of_mean
 
 __all__ = ["MEAN", "MODE", "RATE", "Parametrization", "chosen"]
 
@@ -63,10 +63,6 @@ class Parametrization(ABC):
         """Return the symbolic log rate, and log Z if it was found on the way, else None."""
         return self.log_rate(log_first, nu, rate_and_log_z_of_mean), None
 
-    def is_zero(self, log_first: Any, eta: Any) -> Any:
-        """Whether the rate is so small, or zero, that the count is zero for certain."""
-        return pt.le(log_first, LOG_SMALLEST)
-
     def centre(self, first: Any, nu: Any) -> Any:
         """Return a number near the mode, symbolically."""
         return first
@@ -114,10 +110,6 @@ class Mode(Parametrization):
     def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
         """Multiply."""
         return nu * log_first
-
-    def is_zero(self, log_first: Any, eta: Any) -> Any:
-        """Ask the rate too: a mode far below one may still have a rate near one."""
-        return pt.and_(super().is_zero(log_first, eta), pt.le(eta, LOG_SMALLEST))
 
 
 MEAN, RATE, MODE = Mean(), Rate(), Mode()

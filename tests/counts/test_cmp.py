@@ -83,10 +83,6 @@ def test_no_normaliser_no_probability():
         ({"mode": [1.0, np.nan], "nu": 1.0}, "mode must be finite and > 0, got nan"),
         ({"mu": 2.0, "nu": -0.1}, "nu must be finite and >= 0, got -0.1"),
         ({"mu": 2.0, "nu": np.inf}, "nu must be finite"),
-        ({"mu": 1e9, "nu": 1.0}, "outside of the range"),
-        ({"lam": 1.01, "nu": 1e-8}, "outside of the range"),
-        ({"lam": np.full(3, 2.0), "nu": [1.0, 1.0, 1e-8]}, "lam = 2.0 with nu = 1e-08 is outside"),
-        ({"mode": 1e8, "nu": 2.0}, "outside of the range"),
         ({"mu": [1.0, 2.0, 3.0], "nu": [1.0, 2.0]}, "broadcast"),
     ],
 )
@@ -108,7 +104,7 @@ def test_parameters_that_turn_bad():
         pbs.CMP("y", mu=pm.math.exp(slope), nu=nu, observed=[3])
     logp = model.compile_logp(sum=False)
     assert logp({"nu": -1.0, "slope": 0.0})[-1] == -np.inf
-    assert logp({"nu": 1.0, "slope": 50.0})[-1] == -np.inf  # beyond what is answered for
+    assert logp({"nu": 1.0, "slope": 50.0})[-1] == pytest.approx(3 * 50 - np.exp(50.0))
 
 
 def test_observations_that_are_no_counts():
@@ -136,7 +132,8 @@ def test_never_nan_never_plus_infinity(form):
     assert np.all(logp <= 0)
     assert np.all(np.isfinite(gradient))
 
-    wild = np.exp(rng.uniform(-700, 700, n))
+    # From where on a count divided by the parameter, a derivative, is still a double.
+    wild = np.exp(rng.uniform(-640, 700, n))
     wild_nu = np.where(rng.random(n) < 0.1, 0.0, np.exp(rng.uniform(-700, 700, n)))
     count = np.floor(np.exp(rng.uniform(0, 700, n))) * (rng.random(n) < 0.8)
     logp, *gradient = compiled(form)(wild, wild_nu, count)
@@ -373,11 +370,15 @@ def test_a_rate_of_zero_gives_zeros(form):
     rv = pbs.CMP.dist(**{form: first}, nu=1.3)
     outputs = [pm.logp(rv, x) for x in (0, 1)]
     outputs += [pm.logcdf(rv, 0), pm.icdf(rv, 0.5), rv]
-    for value in (0.0, 1e-300):
-        at_zero, at_one, logcdf, median, draws = pytensor.function([first], outputs)([value] * 4)
-        np.testing.assert_array_equal(at_zero, np.zeros(4))
-        np.testing.assert_array_equal(at_one, np.full(4, -np.inf))
-        np.testing.assert_array_equal([logcdf, median, draws], np.zeros((3, 4)))
+    function = pytensor.function([first], outputs)
+    at_zero, at_one, logcdf, median, draws = function([0.0] * 4)
+    np.testing.assert_array_equal(at_zero, np.zeros(4))
+    np.testing.assert_array_equal(at_one, np.full(4, -np.inf))
+    np.testing.assert_array_equal([logcdf, median, draws], np.zeros((3, 4)))
+    at_zero, at_one, logcdf, median, draws = function([1e-300] * 4)
+    np.testing.assert_allclose(at_zero, np.zeros(4), atol=1e-299)
+    np.testing.assert_allclose(at_one, np.log(1e-300) * (1.3 if form == "mode" else 1.0))
+    np.testing.assert_allclose([logcdf, median, draws], np.zeros((3, 4)), atol=1e-299)
 
 
 def test_a_mode_below_one_with_a_large_nu():
@@ -391,6 +392,7 @@ def test_no_draws_where_there_is_no_distribution():
         pm.draw(pbs.CMP.dist(lam=1.5, nu=0.0), 3)
     nu = pt.scalar("nu")
     for mode in ("NUMBA", "CVM"):
-        function = pytensor.function([nu], pbs.CMP.dist(mu=2e6, nu=nu), mode=mode)
+        function = pytensor.function([nu], pbs.CMP.dist(lam=1.5, nu=nu), mode=mode)
+        assert function(1.0) >= 0
         with pytest.raises(ValueError, match="CMP draws need"):
-            function(1.0)
+            function(0.0)

@@ -94,7 +94,8 @@ def gregory(order: int) -> Array:
     # t / log(1 + t), by dividing power series
     series = [Fraction(1)]
     for k in range(1, order + 2):
-        series.append(-sum(Fraction((-1) ** j, j + 1) * series[k - j] for j in range(1, k + 1)))
+        terms = (Fraction((-1) ** j, j + 1) * series[k - j] for j in range(1, k + 1))
+        series.append(-sum(terms, Fraction(0)))
     weights = [
         sum(series[k + 1] * math.comb(k, j) * (-1) ** (k - j) for k in range(j, order + 1))
         for j in range(order + 1)

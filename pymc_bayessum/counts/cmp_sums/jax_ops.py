@@ -49,7 +49,7 @@ def _pointer_to(item: Any) -> Any:
 _words, _doubles = _pointer_to(types.int64), _pointer_to(types.float64)
 
 
-@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+@njit
 def _array(buffers, i):
     """Return the numbers of a buffer as one row."""
     buffer = _words(buffers[i])
@@ -95,7 +95,7 @@ def _evaluate(what: int, n_outputs: int, *arrays: Any) -> tuple[Any, ...]:
     results = [jax.ShapeDtypeStruct(arrays[0].shape, np.float64)] * n_outputs
 
     def by_host(*arrays):
-        run = sums.evaluate_rows if len(arrays) == 2 else sums.evaluate_tails
+        run: Any = sums.evaluate_rows if len(arrays) == 2 else sums.evaluate_tails
         rows = [np.ascontiguousarray(x).reshape(-1) for x in arrays]
         out = np.empty((n_outputs, rows[0].size))
         run(what, *rows, out)
@@ -113,7 +113,7 @@ def _evaluate(what: int, n_outputs: int, *arrays: Any) -> tuple[Any, ...]:
     )
 
 
-# --- the functions ---------------------------------------------------------------------------------
+# --- the functions ------------------------------------------------------------------------------
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

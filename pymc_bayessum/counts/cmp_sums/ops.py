@@ -94,7 +94,8 @@ class CMPCumulants(_RowwiseOp):
 
     The outputs are :math:`\partial_\eta^a \partial_\nu^b \log Z` for a + b up to ``order``, in the
     order of :func:`derivative_orders`: log Z, E[X], -E[log X!] and so on, the joint cumulants of
-    X and -log X!. Where no answer is given log Z is +inf and its derivatives are zero.
+    X and -log X!. Where there is no distribution log Z is +inf and its derivatives are
+    zero.
 
     Parameters
     ----------
@@ -127,8 +128,8 @@ class CMPFromMean(_RowwiseOp):
     Outputs are :math:`\eta`, :math:`\log Z(\eta, \nu)`, :math:`\partial\eta/\partial\log\mu
     = \mu/\mathrm{Var}(X)`, :math:`\partial\eta/\partial\nu = \mathrm{Cov}(X, \log X!) /
     \mathrm{Var}(X)` and :math:`E[\log X!]`, as functions of :math:`\log\mu` and :math:`\nu`
-    (implicit differentiation of :math:`E[X] = \mu`). Where no answer is given log Z is +inf and
-    the rest zero.
+    (implicit differentiation of :math:`E[X] = \mu`). Where there is no distribution log Z is
+    +inf and the rest zero.
     """
 
     __props__ = ()

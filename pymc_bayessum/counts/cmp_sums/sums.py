@@ -34,16 +34,17 @@ from scipy.special import gammaln
 from pymc_bayessum.counts.cmp_sums.half_line import END_WEIGHTS, half_line, unit_interval
 from pymc_bayessum.counts.cmp_sums.near_zero import FIRST_SCALE, N_SCALES, OFFSET, load_rules
 
-LOG_LARGEST = 690.0
-"""Modes and means beyond exp of this are infinite: so would be log Z."""
+LOG_LARGEST = 500.0
+"""Modes and means beyond exp of this are infinite: so would be derivatives of log Z."""
 
 LOG_RARE = -40.0
 """Below this log rate (or log mean) a count of two adds nothing that a double could hold."""
 
+LARGEST_NU = 1e12
+"""Beyond, neighbouring counts are not told apart by doubles, and log Z is infinite."""
+
 FAR = 1e4
 """The asymptotic expansion is used where the mode and nu times it are at least this."""
-
-LOG_SMALLEST, LOG_MAX_MODE, MAX_PEAK, MAX_WIDTH = -745.2, LOG_LARGEST, 1e300, 1e300
 
 NEAR_PEAK = 48.0
 SPACING = 0.66  # of a width, for a bell that has left zero
@@ -60,6 +61,7 @@ _LOG_FACTORIAL = gammaln(np.arange(1.0, _TABLE + 1.0))
 _INDEX = np.arange(float(N_TERMS))
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _EPS = 2.3e-16
+_LARGEST_SQUARE = 1e140  # of a width: third moments must be doubles
 
 # Functions that only compiled code calls; without an entry point for Python they compile faster.
 _OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -162,10 +164,13 @@ def _mode_and_width(eta, nu):
             return 0.0, 0.0
         mode = _exp(log_mode)
         if nu * mode >= 1.0:
-            return mode, mode / nu if nu * mode < math.inf else 0.0
+            # Far out no third moment is summed, and powers of 1 / nu must be doubles.
+            known = (nu * mode >= FAR and nu > 1e-20) or mode < _LARGEST_SQUARE * nu
+            return mode, mode / nu if known and nu * mode < math.inf else 0.0
         decay = OFFSET * nu - eta
         decay -= nu * math.log(decay - nu * math.log(nu))
-    return mode, 1.0 / (decay * decay) if decay > 0.0 else 0.0
+    decay = max(decay, 0.0)
+    return mode, 1.0 / (decay * decay) if decay * decay * _LARGEST_SQUARE > 1.0 else 0.0
 
 
 # Not plain integers, for each of which numba would compile a function anew.
@@ -199,7 +204,7 @@ def _fill_terms(kind, k, n, first, step, centre, eta, nu, p, d, g):
 
 @_loop
 def _weigh(n, centre, eta, nu, p, d, g):
-    """Multiply weights p by terms at centre + d, by that at the centre, and write g; by Stirling."""
+    """Multiply weights p by terms at centre + d (by that at the centre), by Stirling; write g."""
     log_centre = math.log(centre)
     slope = eta - nu * log_centre
     at_centre = _stirling_tail(centre)
@@ -216,9 +221,11 @@ def _summarise(order, eta, nu, p, d, g, m):
 
     Returns log Z (+inf where there is no distribution), x0 and L(x0).
     """
-    if eta < LOG_RARE and 0.0 <= nu < math.inf:
+    if not 0.0 <= nu <= LARGEST_NU:
+        return math.inf, 0.0, 0.0
+    if eta < LOG_RARE:
         return _special()(_RARE_RATE, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
-    if not (0.0 <= nu < math.inf and eta < math.inf):
+    if not eta < math.inf:
         return math.inf, 0.0, 0.0
     mode, square = _mode_and_width(eta, nu)
     if square == 0.0:
@@ -258,6 +265,8 @@ def _summarise(order, eta, nu, p, d, g, m):
         _moments(order, n, p, d, g, m)
         return _log_sum(p, m), 0.0, 0.0
     n_right = max(n_right, 3.0)
+    if not n_left + n_right >= 0.0:
+        return math.inf, 0.0, 0.0
     n = (int(min(n_left + n_right + 1.0, N_TERMS)) + 3) // 4 * 4
     tabulated = centre - n_left * step + n * step < _TABLE
     if not tabulated and centre - n_left * step < _SMALLEST_STIRLING:
@@ -494,7 +503,7 @@ def from_mean(log_mu, nu, p, d, g, m, out):
     """
     out[:] = 0.0
     out[1] = math.inf
-    if not (0.0 <= nu < math.inf and log_mu < LOG_LARGEST):
+    if not (0.0 <= nu <= LARGEST_NU and log_mu < LOG_LARGEST):
         return
     mu = math.exp(log_mu)
     if log_mu < LOG_RARE:
@@ -686,9 +695,10 @@ _rate_index, _rate_cells = _memory(4, types.int64), _memory(5, types.float64)
 
 
 # Several threads may share the table: an entry is published after the cell that it names.
+_atomic: Any = intrinsic
 
 
-@intrinsic
+@_atomic
 def _load(typing_context, words, i):
     def codegen(context, builder, signature, args):
         return builder.load_atomic(builder.gep(args[0], [args[1]]), "acquire", 8)
@@ -696,7 +706,7 @@ def _load(typing_context, words, i):
     return types.int64(_WORDS, types.int64), codegen
 
 
-@intrinsic
+@_atomic
 def _store(typing_context, words, i, value):
     def codegen(context, builder, signature, args):
         builder.store_atomic(args[2], builder.gep(args[0], [args[1]]), "release", 8)
@@ -705,7 +715,7 @@ def _store(typing_context, words, i, value):
     return types.void(_WORDS, types.int64, types.int64), codegen
 
 
-@intrinsic
+@_atomic
 def _take(typing_context, words, i, count):
     """Add to an entry and return what it was before."""
 
@@ -767,8 +777,8 @@ def _fill_cell(what, s, half_s, v, half_v, index, cells, work, row):
         _smooth_row(what, s + half_s * u, v + half_v * w, work, row)
         _read(cell, u, w, room, found)
         for o in range(n_outputs):
-            # log Z is wanted to 1e-11 (both directions add), and eta so that a count one sd from the mean times it is; or
-            # both to rounding. The others are derivatives.
+            # log Z is wanted to 1e-11 (the errors of both directions add up), and eta so that a
+            # count one sd from the mean times it is; or both to rounding. Others are derivatives.
             tolerance = 3e-11 * smallest[o]
             if what == FROM_MEAN and o <= 1:
                 mu = math.exp(s + half_s)
@@ -1222,7 +1232,7 @@ def _quantile(q, eta, nu, log_z, moments, p, d, g, t, out):
         step *= 2.0
     while high - low > 1.0:
         middle = np.floor(low + 0.5 * (high - low))
-        if middle == low or middle == high:  # beyond the counts that a double tells apart
+        if middle in (low, high):  # beyond the counts that a double tells apart
             break
         if _reaches(q, middle, eta, nu, log_z, moments, p, d, g, t, out):
             high = middle
