@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from pytensor.tensor.utils import safe_signature
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.measures.supports import Image, Integers, Naturals, Range, Sites, Spins, Support
+from pymc_bayessum.normalizers.adaptive import AdaptiveSum
+from pymc_bayessum.normalizers.located import draw_by_nodes
+from pymc_bayessum.normalizers.node import log_z as log_z_of
 from pymc_bayessum.normalizers.node import normalized
 from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
@@ -37,6 +40,10 @@ class Unnormalized:
     Draws     exact where the rule's nodes are the whole support, otherwise by ``random``
     ========  ==========================================================================
 
+    Without a rule, and with ``support``, panels of nodes are refined where the summand needs it
+    (:class:`~pymc_bayessum.normalizers.adaptive.AdaptiveSum`): humps, cusps and long tails are
+    summed to some ten digits, or `check_normalizer` tells that they were not.
+
     Parameters
     ----------
     name : str
@@ -47,8 +54,11 @@ class Unnormalized:
         loses that last axis.
     *params : tensor_like
         Parameters of the model.
-    rule : Rule
+    rule : Rule, optional
         How to sum over the support.
+    support : {"naturals", "integers"} or range, optional
+        In place of a rule: what to sum over. The sum then finds its own nodes, wherever the
+        summand may be.
     random : callable, optional
         ``random(*params, rng=, size=)`` returns NumPy draws; needed for prior and posterior
         predictive draws where the nodes do not enumerate the support.
@@ -81,6 +91,12 @@ class Unnormalized:
     ...     _ = pbs.Unnormalized("y", log_f, power, rate, rule=rule, observed=[0, 3, 1])
     >>> float(pm.logp(pbs.Unnormalized.dist(log_f, 0.0, 1.0, rule=rule), 2).eval().round(3))
     -2.459
+
+    The same law on all naturals, with nodes that are found:
+
+    >>> law = pbs.Unnormalized.dist(log_f, 1.5, 0.01, support="naturals")
+    >>> float(pm.logp(law, 2).eval().round(4))
+    -2.4988
     """
 
     def __new__(
@@ -88,14 +104,16 @@ class Unnormalized:
         name: str,
         log_f: Callable[..., Any],
         *params: Any,
-        rule: Rule,
+        rule: Rule | None = None,
+        support: str | range | None = None,
         random: Callable[..., Any] | None = None,
         ndims_params: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> Any:
         """Add the distribution to the current model."""
-        arguments, settings = _parts(log_f, params, rule, random, ndims_params, name)
-        _warn_beyond_reach(name, rule, kwargs.get("observed"))
+        arguments, settings = _arguments(log_f, params, rule, support, random, ndims_params, name)
+        if rule is not None:
+            _warn_beyond_reach(name, rule, kwargs.get("observed"))
         return pm.CustomDist(name, *arguments, **settings, **kwargs)
 
     @classmethod
@@ -103,26 +121,149 @@ class Unnormalized:
         cls,
         log_f: Callable[..., Any],
         *params: Any,
-        rule: Rule,
+        rule: Rule | None = None,
+        support: str | range | None = None,
         random: Callable[..., Any] | None = None,
         ndims_params: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> TensorVariable:
         """Create the distribution outside of a model."""
-        arguments, settings = _parts(log_f, params, rule, random, ndims_params, "Unnormalized")
+        name = "Unnormalized"
+        arguments, settings = _arguments(log_f, params, rule, support, random, ndims_params, name)
         return pm.CustomDist.dist(*arguments, **settings, **kwargs)
+
+
+def _arguments(
+    log_f: Any,
+    params: Sequence[Any],
+    rule: Any,
+    support: Any,
+    random: Any,
+    ndims_params: Any,
+    name: str,
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return positional and keyword arguments for `pm.CustomDist`, with a rule or without."""
+    if not callable(log_f):
+        raise TypeError(f"log_f must be a function log_f(x, *params), got {log_f!r}")
+    if random is not None and not callable(random):
+        raise TypeError(f"random must be a function random(*params, rng=, size=), got {random!r}")
+    if rule is not None and support is not None:
+        raise ValueError("either rule or support must be given, got both")
+    if rule is None and support is not None:
+        return _found_nodes(log_f, params, _support(support), random, ndims_params)
+    return _parts(log_f, params, rule, random, ndims_params, name)
+
+
+def _support(support: Any) -> Support:
+    if isinstance(support, range) and support.step == 1 and len(support):
+        return Range(support.start, support.stop - 1)
+    if isinstance(support, str) and support in {"naturals", "integers"}:
+        return Naturals(0) if support == "naturals" else Integers()
+    raise ValueError(
+        "support must be 'naturals', 'integers' or a range of consecutive whole numbers such as "
+        f"range(1, 1001), got {support!r}"
+    )
+
+
+def _found_nodes(
+    log_f: Any, params: Sequence[Any], support: Support, random: Any, ndims_params: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments for a sum that finds its own nodes."""
+    tensors = [_as_parameter(param) for param in params]
+    core_ndims = _core_ndims(tensors, ndims_params, 0)
+
+    def log_f_at_nodes(nodes, *values):
+        return log_f(nodes, *map(_make_room, values, core_ndims))
+
+    normalizer = AdaptiveSum(log_f_at_nodes, support)
+
+    def logp(value, *inputs):
+        values = [_unpad(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
+        value = pt.as_tensor_variable(value)
+        inside = _inside(support, value)
+        if value.dtype.startswith("float"):
+            inside = pt.and_(inside, pt.eq(value, pt.floor(value)))
+        # log_f is never asked about a point outside of its domain: its gradient may be NaN there.
+        safe = pt.switch(inside, value, support.low if isinstance(support, Range) else 0)
+        mass = normalized(log_f(safe, *values), log_z_of(normalizer, *values))
+        return pt.switch(inside, mass, -np.inf)
+
+    return tensors, {
+        "logp": logp,
+        "random": _sampler(random or _Draws(normalizer, tensors, core_ndims), "", len(tensors)),
+        "dtype": "int64",
+        "signature": safe_signature(core_ndims, [0]),
+        "class_name": "Unnormalized",
+    }
+
+
+class _Draws:
+    """Draws by the nodes that a sum has found, compiled when they are first asked for."""
+
+    def __init__(self, normalizer: AdaptiveSum, tensors: Sequence[Any], core_ndims: Sequence[int]):
+        self.normalizer, self.core_ndims = normalizer, core_ndims
+        self.tensors = tensors
+
+    @cached_property
+    def _functions(self) -> tuple[Any, Any]:
+        theta = [
+            pt.tensor(dtype=t.type.dtype, shape=(None,) * n)
+            for t, n in zip(self.tensors, self.core_ndims, strict=True)
+        ]
+        x, weight = self.normalizer.nodes(*theta)
+        points = pt.dvector("points")
+        at_points = self.normalizer.log_f(pt.cast(points, "int64"), *theta)
+        at_nodes = self.normalizer.log_f(pt.cast(x, "int64"), *theta)
+        options: Any = {"on_unused_input": "ignore", "mode": "FAST_COMPILE"}
+        return (
+            pytensor.function(theta, [x, weight, at_nodes], **options),
+            pytensor.function([points, *theta], at_points, **options),
+        )
+
+    def __call__(self, *params: Any, rng: Any, size: Any) -> np.ndarray:
+        """Return draws for each set of parameters."""
+        values = [
+            np.asarray(p, dtype=t.type.dtype) for p, t in zip(params, self.tensors, strict=True)
+        ]
+        shapes = [p.shape[: p.ndim - n] for p, n in zip(values, self.core_ndims, strict=True)]
+        batch = np.broadcast_shapes(*shapes)
+        size = batch if size is None else tuple(size)
+        whole = [
+            np.broadcast_to(p, batch + p.shape[p.ndim - n :])
+            for p, n in zip(values, self.core_ndims, strict=True)
+        ]
+        draws = np.empty(size, dtype=np.int64)
+        for index in np.ndindex(batch):
+            one = [np.asarray(p[index]) for p in whole]
+            # Along an axis of length one all draws share their parameters.
+            shared = zip(index, batch, strict=True)
+            slot = (..., *(slice(None) if length == 1 else k for k, length in shared))
+            draws[slot] = self._draw(one, draws[slot].shape, rng)
+        return draws
+
+    def _draw(self, theta: Sequence[Any], times: Any, rng: Any) -> np.ndarray:
+        nodes, target = self._functions
+        x, weight, log_f = nodes(*theta)
+        order = np.argsort(x[weight > 0.0])
+        n_draws = int(np.prod(times, dtype=int))
+        kept = np.flatnonzero(weight > 0.0)[order]
+        x, weight, log_f = (np.repeat(v[kept, None], n_draws, axis=1) for v in (x, weight, log_f))
+
+        def at(points: np.ndarray) -> np.ndarray:
+            return target(points.ravel(), *theta).reshape(points.shape)
+
+        return draw_by_nodes(x, weight, log_f, at, rng).reshape(times)
 
 
 def _parts(
     log_f: Any, params: Sequence[Any], rule: Any, random: Any, ndims_params: Any, name: str
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return positional and keyword arguments for `pm.CustomDist`."""
-    if not callable(log_f):
-        raise TypeError(f"log_f must be a function log_f(x, *params), got {log_f!r}")
     if not isinstance(rule, Rule):
-        raise TypeError(f"rule must be a Rule, as made by bayes_sum, got {rule!r}")
-    if random is not None and not callable(random):
-        raise TypeError(f"random must be a function random(*params, rng=, size=), got {random!r}")
+        raise TypeError(
+            "rule must be a Rule, as made by bayes_sum, or support= must say what to sum over, "
+            f"got {rule!r}"
+        )
     support = rule.reach.support
     if isinstance(rule.nodes, tuple) or rule.nodes.dtype.kind not in "iu":
         raise TypeError(f"rule must have integer nodes or rows of them, got the support {support}")

@@ -6,9 +6,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
+from laws import LAWS, listed
 from pytensor.compile.mode import Mode
 from scipy.optimize import minimize
 
+import pymc_bayessum as pbs
 from pymc_bayessum import kernels, measures
 from pymc_bayessum.diagnostics import find_normalizers
 from pymc_bayessum.rules.rule import bayes_sum, poisson_rule
@@ -394,3 +397,90 @@ class TestBuilding:
         )
         with pytest.raises(TypeError, match="integer nodes"):
             Unnormalized.dist(log_geometric, 0.5, rule=rule)
+
+
+# Without a rule
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_found_nodes_sum_every_law(name):
+    law = LAWS[name]
+    masses = listed(law)
+    variable = pbs.Unnormalized.dist(law.log_f, *law.theta, support=law.support)
+    picked = np.unique(np.append(np.argmax(masses), [0, 17, len(masses) // 2]))
+    value = pm.logp(variable, law.low + picked).eval(mode="FAST_COMPILE")
+    assert np.allclose(value, masses[picked], rtol=1e-12, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["two far humps", "discrete Laplace"])
+def test_found_nodes_draw(name):
+    law = LAWS[name]
+    masses = np.exp(listed(law))
+    x = np.arange(law.low, law.high + 1)
+    variable = pbs.Unnormalized.dist(law.log_f, *law.theta, support=law.support, shape=(500,))
+    draws = pm.draw(variable, random_seed=1, mode=PYTHON)
+    ranks = masses.cumsum()[draws - law.low] - masses[draws - law.low] / 2
+    assert abs(ranks.mean() - 0.5) < 4 * np.sqrt(1 / 12 / 500)
+    assert draws.min() >= x[0]
+
+
+def test_found_nodes_take_rows_of_parameters():
+    rates = np.array([0.5, 20.0, 3000.0])
+    law = pbs.Unnormalized.dist(
+        lambda x, rate: x * pt.log(rate) - pt.gammaln(x + 1.0), rates, support="naturals"
+    )
+    y = np.array([1, 17, 3010])
+    expected = pm.logp(pm.Poisson.dist(rates), y).eval()
+    assert np.allclose(pm.logp(law, y).eval(mode="FAST_COMPILE"), expected, atol=1e-10)
+    assert (pm.logp(law, [-1, -1, -1]).eval(mode="FAST_COMPILE") == -np.inf).all()
+    assert pm.draw(law, 4, random_seed=1, mode=PYTHON).shape == (4, 3)
+
+
+def test_found_nodes_are_checked():
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate", 10.0)
+        pbs.Unnormalized(
+            "y",
+            lambda x, rate: x * pt.log(rate) - pt.gammaln(x + 1.0),
+            rate,
+            support="naturals",
+            observed=[3, 5, 4],
+        )
+    draws = xr.Dataset(
+        {"rate": (("chain", "draw"), np.linspace(3.0, 5.0, 30)[None])},
+        {"chain": [0], "draw": np.arange(30)},
+    )
+    quick = {"mode": "FAST_COMPILE"}
+    checked = pbs.check_normalizer(draws, model, progressbar=False, compile_kwargs=quick)
+    assert checked["normalizer"].attrs["verdict"] == "good"
+
+
+def test_check_tells_when_found_nodes_miss_a_hump():
+    def log_f(x, wide):
+        narrow = -0.5 * ((x + 10_000.0) / 3.0) ** 2 - pt.log(3.0)
+        return pt.logaddexp(narrow, -0.5 * ((x - 50_000.0) / wide) ** 2 - pt.log(wide))
+
+    with pm.Model() as model:
+        wide = pm.HalfNormal("wide", 3000.0)
+        pbs.Unnormalized("y", log_f, wide, support="integers", observed=[50_100])
+    draws = xr.Dataset(
+        {"wide": (("chain", "draw"), np.linspace(1500.0, 2500.0, 30)[None])},
+        {"chain": [0], "draw": np.arange(30)},
+    )
+    quick = {"mode": "FAST_COMPILE"}
+    checked = pbs.check_normalizer(draws, model, progressbar=False, compile_kwargs=quick)
+    assert checked["normalizer"].attrs["verdict"] == "not to be trusted"
+
+
+@pytest.mark.parametrize("support", ["reals", range(0, 10, 2), range(0), 7])
+def test_bad_support(support):
+    with pytest.raises(ValueError, match="support must be 'naturals', 'integers' or a range"):
+        pbs.Unnormalized.dist(lambda x: -x, support=support)
+
+
+def test_rule_and_support_exclude_one_another():
+    rule = pbs.bayes_sum(pbs.kernels.Brownian(), pbs.measures.Counting(9), np.arange(10))
+    with pytest.raises(ValueError, match="either rule or support"):
+        pbs.Unnormalized.dist(lambda x: -x, rule=rule, support="naturals")
+    with pytest.raises(TypeError, match="rule must be a Rule"):
+        pbs.Unnormalized.dist(lambda x: -x)

@@ -20,15 +20,13 @@ from pytensor.tensor.random.basic import BetaBinomialRV, BinomialRV
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.normalizers.located import LocatedSum, outside_variables, place
+from pymc_bayessum.normalizers.located import LocatedSum, draw_by_nodes, outside_variables, place
 from pymc_bayessum.normalizers.log_factorial import look_up_factorials
 from pymc_bayessum.normalizers.node import find, log_z
 from pymc_bayessum.normalizers.protocol import Facts
 
 __all__ = ["LatentCount"]
 
-#: Counts of which one is drawn.
-N_CANDIDATES = 16
 #: A latent count that reaches that many times further in the tail of a posterior than in its
 #: middle is not bounded by the data.
 RUNAWAY = 8.0
@@ -198,22 +196,7 @@ def _draws(rv: Any, model: pm.Model, posterior: xr.Dataset, rng: np.random.Gener
 def _draw_once(theta: Any, proposal: Any, target: Any, rng: np.random.Generator) -> np.ndarray:
     """Draw one count for each site."""
     x, weight, log_f = proposal(*theta)
-    with np.errstate(divide="ignore"):
-        log_share = np.log(weight) + np.nan_to_num(log_f, nan=-np.inf)
-    share = np.exp(log_share - log_share.max(axis=0))
-    share /= share.sum(axis=0)
-    middle = np.floor((x[1:] + x[:-1]) / 2.0)
-    lower = np.concatenate([x[:1], middle + 1.0])
-    upper = np.concatenate([middle, x[-1:]])
-    u = rng.random((N_CANDIDATES, *x.shape[1:]))
-    chosen = np.minimum((share.cumsum(axis=0) < u[:, None]).sum(axis=1), len(x) - 1)
-    first, last, part = (np.take_along_axis(a, chosen, axis=0) for a in (lower, upper, share))
-    size = last - first + 1.0
-    candidates = first + np.floor(size * rng.random(size.shape))
-    with np.errstate(divide="ignore"):
-        log_ratio = target(candidates, *theta) - np.log(part / size)
-    best = (np.nan_to_num(log_ratio, nan=-np.inf) + rng.gumbel(size=size.shape)).argmax(axis=0)
-    return np.take_along_axis(candidates, best[None], axis=0)[0]
+    return draw_by_nodes(x, weight, log_f, lambda n: target(n, *theta), rng)
 
 
 @dataclass(frozen=True)

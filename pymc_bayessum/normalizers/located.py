@@ -41,7 +41,15 @@ from pymc_bayessum.normalizers.located_rows import final_points, probe_points, z
 from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES, even_panels, graded_panels
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
 
-__all__ = ["N_EVALUATIONS", "LocatedSum", "Nodes", "outside_variables", "place"]
+__all__ = [
+    "N_EVALUATIONS",
+    "LocatedSum",
+    "Nodes",
+    "as_node",
+    "draw_by_nodes",
+    "outside_variables",
+    "place",
+]
 
 #: The summand is followed until it is exp(-DEPTH) of its largest value.
 DEPTH = 24.0
@@ -60,6 +68,8 @@ N_EVALUATIONS = len(SCAN) + (N_ZOOMS + 1) * len(PROBES) + N_NODES
 #: Most terms that are summed one by one for one draw.
 REFERENCE_TERMS = 2**23
 _BLOCK = 256
+#: Numbers of which one is drawn.
+N_CANDIDATES = 16
 
 
 @cache
@@ -227,7 +237,7 @@ def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
     # Written out, the first look needs no more than what the data do not settle beforehand.
     g = rows(_defined(log_f(x)) + pt.zeros_like(x))
     x, first = rows(x), pt.reshape(low, (-1,)) + float(GRADING)
-    evaluate = _as_function(log_f, len(PROBES), low.type.ndim)
+    evaluate = as_node(log_f, (len(PROBES), *[None] * low.type.ndim))
     for op in (*[ZoomPoints()] * N_ZOOMS, ProbePoints()):
         points = op(x, g, first)
         x, g = pt.join(0, x, points), pt.join(0, g, rows(evaluate(whole(points))))
@@ -237,16 +247,24 @@ def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
     )
 
 
-def _as_function(log_f: Callable[[Any], Any], n_points: int, ndim: int) -> Callable[[Any], Any]:
-    """Return the log summand as one node that is compiled once, however often it is used."""
-    x = pt.tensor("x", dtype="float64", shape=(n_points, *[None] * ndim))
+def as_node(log_f: Callable[[Any], Any], shape: tuple[int | None, ...]) -> Callable[[Any], Any]:
+    """Return a function of x as one node, which is compiled once however often it is used.
+
+    Parameters
+    ----------
+    log_f : callable
+        Of a float tensor of this shape, whose result has it too.
+    shape : tuple
+        None for lengths that are not known.
+    """
+    x = pt.tensor("x", dtype="float64", shape=shape)
     value = _defined(log_f(x)) + pt.zeros_like(x)
     outside = outside_variables(log_f, x)
     inner = [variable.type() for variable in outside]
     swaps = dict(zip(outside, inner, strict=True))
     [value] = graph_replace([value], swaps, strict=False) if swaps else [value]
     op = OpFromGraph([x, *inner], [value])
-    return lambda points: op(pt.specify_shape(points, x.type.shape), *outside)
+    return lambda points: op(pt.specify_shape(points, shape), *outside)
 
 
 def outside_variables(function: Callable[[Any], Any], x: Any) -> list[Variable]:
@@ -270,6 +288,47 @@ def outside_variables(function: Callable[[Any], Any], x: Any) -> list[Variable]:
         for v in used
         if v in outside and isinstance(v, TensorVariable) and not isinstance(v, Constant)
     ]
+
+
+def draw_by_nodes(
+    x: np.ndarray,
+    weight: np.ndarray,
+    log_f: np.ndarray,
+    target: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Draw a number for each row of a sum, by its nodes: sampling-importance-resampling.
+
+    A node is drawn by its share, a number uniformly from those it stands for, and of 16 such
+    numbers one by its probability over that of being proposed. Where all numbers are nodes this
+    is exact.
+
+    Parameters
+    ----------
+    x, weight, log_f : ndarray of shape (nodes, ...)
+        Nodes in rising order, their weights, and the log summand there.
+    target : callable
+        The log summand at numbers of shape (16, ...).
+    rng : Generator
+    """
+    with np.errstate(divide="ignore"):
+        log_share = np.log(weight) + np.nan_to_num(log_f, nan=-np.inf)
+    share = np.exp(log_share - log_share.max(axis=0))
+    share /= share.sum(axis=0)
+    middle = np.floor((x[1:] + x[:-1]) / 2.0)
+    lower = np.concatenate([x[:1], middle + 1.0])
+    upper = np.concatenate([middle, x[-1:]])
+    u = rng.random((N_CANDIDATES, *x.shape[1:]))
+    cumulated = share.cumsum(axis=0)
+    chosen = np.stack([(cumulated < part).sum(axis=0) for part in u])
+    chosen = np.minimum(chosen, len(x) - 1)
+    first, last, part = (np.take_along_axis(a, chosen, axis=0) for a in (lower, upper, share))
+    size = last - first + 1.0
+    candidates = first + np.floor(size * rng.random(size.shape))
+    with np.errstate(divide="ignore"):
+        log_ratio = target(candidates) - np.log(part / size)
+    best = (np.nan_to_num(log_ratio, nan=-np.inf) + rng.gumbel(size=size.shape)).argmax(axis=0)
+    return np.take_along_axis(candidates, best[None], axis=0)[0]
 
 
 def _defined(g: Any) -> Any:

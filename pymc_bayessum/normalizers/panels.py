@@ -23,9 +23,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import chebyshev, legendre
 
-__all__ = ["GRADING", "PANEL_NODES", "STEPS_PER_OCTAVE", "Panels", "even_panels", "graded_panels"]
+__all__ = [
+    "DYADIC_NODES",
+    "GRADING",
+    "PANEL_NODES",
+    "STEPS_PER_OCTAVE",
+    "Panels",
+    "dyadic_panels",
+    "even_panels",
+    "graded_panels",
+]
 
 PANEL_NODES = 56
+DYADIC_NODES = 16
+N_DYADIC = 46
 STEPS_PER_OCTAVE = 8
 N_LENGTHS = 20 * STEPS_PER_OCTAVE + 1
 #: Numbers to the left of a graded panel that are summed one by one.
@@ -72,30 +83,46 @@ def graded_panels() -> Panels:
     return _panels(lambda x: np.log(x + GRADING + 2.0))
 
 
+@cache
+def dyadic_panels() -> Panels:
+    """Short panels of lengths ``DYADIC_NODES`` times a power of two.
+
+    Examples
+    --------
+    >>> nodes, weights, lengths = dyadic_panels()
+    >>> int(lengths[3]), bool(np.isclose(weights[:, 3].sum(), lengths[3]))
+    (128, True)
+    """
+    lengths = DYADIC_NODES * 2 ** np.arange(N_DYADIC)
+    rows = [_panel(int(length), lambda x: x, DYADIC_NODES) for length in lengths]
+    nodes, weights = (np.stack(part, axis=-1) for part in zip(*rows, strict=True))
+    return Panels(nodes, weights, lengths)
+
+
 def _panels(coordinate: Callable[[np.ndarray], np.ndarray]) -> Panels:
     lengths = np.ceil(PANEL_NODES * 2.0 ** (np.arange(N_LENGTHS) / STEPS_PER_OCTAVE)).astype(int)
-    rows = [_panel(int(length), coordinate) for length in lengths]
+    rows = [_panel(int(length), coordinate, PANEL_NODES) for length in lengths]
     nodes, weights = (np.stack(part, axis=-1) for part in zip(*rows, strict=True))
     return Panels(nodes, weights, lengths)
 
 
 def _panel(
-    length: int, coordinate: Callable[[np.ndarray], np.ndarray]
+    length: int, coordinate: Callable[[np.ndarray], np.ndarray], n_nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes and weights: as many moments right as positive weights can give."""
-    if length == PANEL_NODES:
+    if length == n_nodes:
         return np.arange(length), np.ones(length)
     start, stop = coordinate(np.array([-0.5, length - 0.5]))
 
     def scaled(x: np.ndarray) -> np.ndarray:
         return (2.0 * coordinate(x) - start - stop) / (stop - start)
 
-    nodes = _chebyshev_nodes(length, scaled)
+    nodes = _chebyshev_nodes(length, scaled, n_nodes)
     points, masses = _whole_run(length)
-    moments = chebyshev.chebvander(scaled(points), PANEL_NODES - 1).T @ masses
-    basis = chebyshev.chebvander(scaled(nodes), PANEL_NODES - 1).T
+    moments = chebyshev.chebvander(scaled(points), n_nodes - 1).T @ masses
+    basis = chebyshev.chebvander(scaled(nodes), n_nodes - 1).T
     first = np.gradient(nodes.astype(float))
-    for n_moments in range(PANEL_NODES, 0, -1):
+    for n_moments in range(n_nodes, 0, -1):
         lacking = moments[:n_moments] - basis[:n_moments] @ first
         # The smallest change of weights that are right to first order, relative to them.
         scale = np.sqrt(first)
@@ -106,18 +133,20 @@ def _panel(
     return nodes, weights
 
 
-def _chebyshev_nodes(length: int, scaled: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _chebyshev_nodes(
+    length: int, scaled: Callable[[np.ndarray], np.ndarray], n_nodes: int
+) -> np.ndarray:
     """Return different whole numbers next to the Chebyshev points of the coordinate."""
-    wanted = -np.cos(np.pi * (np.arange(PANEL_NODES) + 0.5) / PANEL_NODES)
-    low, high = np.full(PANEL_NODES, -0.5), np.full(PANEL_NODES, length - 0.5)
+    wanted = -np.cos(np.pi * (np.arange(n_nodes) + 0.5) / n_nodes)
+    low, high = np.full(n_nodes, -0.5), np.full(n_nodes, length - 0.5)
     for _ in range(64):
         middle = (low + high) / 2.0
         below = scaled(middle) < wanted
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    order = np.arange(PANEL_NODES)
+    order = np.arange(n_nodes)
     nodes = np.clip(np.round(low).astype(int), 0, length - 1)
     nodes = np.maximum.accumulate(nodes - order) + order
-    ends = length - PANEL_NODES + order
+    ends = length - n_nodes + order
     return np.minimum(nodes, ends)
 
 
