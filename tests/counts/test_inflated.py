@@ -8,6 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 import scipy.stats as sp
+import xarray as xr
 from pymc.distributions.moments.means import mean
 from pytensor.compile.mode import Mode
 from scipy.special import gammaln, logsumexp
@@ -189,3 +190,23 @@ def test_a_share_that_turns_bad():
             pm.logp(rv, 2).eval({psi: 1.5})
         with pytest.raises(ValueError, match="between 0 and 1"):
             rv.eval({psi: 1.5})
+
+
+@pytest.mark.parametrize("distribution", BOTH)
+@pytest.mark.parametrize("nodes", [None, 5])
+def test_the_check_sees_their_normaliser(distribution, nodes):
+    """Too few nodes move the log-likelihood; the default does not."""
+    rule = None if nodes is None else pbs.poisson_rule(3.0, nodes=np.arange(nodes))
+    counts = pm.draw(distribution.dist(psi=0.6, mu=3.0, nu=0.8), 60, random_seed=1, mode=PLAIN)
+    with pm.Model() as model:
+        mu, nu, psi = pm.Gamma("mu", 2, 1), pm.LogNormal("nu"), pm.Uniform("psi")
+        distribution("y", psi=psi, mu=mu, nu=nu, normalizer=rule, observed=counts)
+    rng = np.random.default_rng(2)
+    near = {"mu": 3.0, "nu": 0.8, "psi": 0.6}
+    draws = {
+        name: (("chain", "draw"), value * np.exp(0.05 * rng.normal(size=(1, 60))))
+        for name, value in near.items()
+    }
+    checked = pbs.check_normalizer(xr.Dataset(draws), model, progressbar=False)
+    error = float(abs(checked["normalizer"]["log_likelihood_error"]).max())
+    assert (error < 1e-9) == (nodes is None)
