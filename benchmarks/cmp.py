@@ -202,52 +202,6 @@ def speed(quick: bool) -> None:
     console.print(table)
 
 
-def with_zeros(quick: bool) -> None:
-    """Time zero-inflated and hurdle CMP beside CMP, in turns: gradients, and draws of all rows."""
-    n = 20_190
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=n)
-    counts = rng.negative_binomial(1.0, 1 / (1 + np.exp(0.8 + 0.3 * x)))
-    distributions = {
-        "CMP": pbs.CMP,
-        "ZeroInflatedCMP": pbs.ZeroInflatedCMP,
-        "HurdleCMP": pbs.HurdleCMP,
-        "pm.ZeroInflatedPoisson": pm.ZeroInflatedPoisson,
-        "pm.HurdlePoisson": pm.HurdlePoisson,
-    }
-    point = np.array([0.8, 0.3, np.log(0.2), 0.6])
-    gradients, draws = {}, {}
-    for name, distribution in distributions.items():
-        beta = pt.vector("beta", shape=(4,))
-        parameters = {"mu": pt.exp(beta[0] + beta[1] * x)}
-        parameters |= {"nu": pt.exp(beta[2])} if "CMP" in name else {}
-        parameters |= {"psi": beta[3]} if name != "CMP" else {}
-        rv = distribution.dist(**parameters)
-        total = pm.logp(rv, pt.constant(counts)).sum()
-        outputs = [total, pt.grad(total, beta, disconnected_inputs="ignore")]
-        gradients[name] = pytensor.function([beta], outputs, trust_input=True)
-        draws[name] = pytensor.function([beta], rv, trust_input=True)
-    title = f"counts with {np.mean(counts == 0):.0%} zeros, {n} rows"
-    table = Table(title=title)
-    for column in ["model", "gradient ms", "x CMP", "draws ms", "x CMP"]:
-        table.add_column(column, justify="right" if column != "model" else "left")
-    seconds: dict[str, list[float]] = {name: [np.inf, np.inf] for name in distributions}
-    for _ in range(3 if quick else 10):
-        for name in distributions:
-            for kind, functions in enumerate((gradients, draws)):
-                took = best_of(functions[name], point, repeats=3, number=1)
-                seconds[name][kind] = min(seconds[name][kind], took)
-    for name, (gradient, draw) in seconds.items():
-        table.add_row(
-            name,
-            f"{1e3 * gradient:.2f}",
-            f"{gradient / seconds['CMP'][0]:.2f}",
-            f"{1e3 * draw:.1f}",
-            f"{draw / seconds['CMP'][1]:.2f}",
-        )
-    console.print(table)
-
-
 def map_fit(quick: bool) -> None:
     sizes = [1000, 5000, 20_000] if quick else [1000, 5000, 20_000, 100_000]
     table = Table(title="MAP, mean form, 3 covariates, mean about 5, one shared nu")
@@ -375,7 +329,6 @@ def main() -> None:
     quick = parser.parse_args().quick
     accuracy(quick)
     speed(quick)
-    with_zeros(quick)
     compile_times()
     map_fit(quick)
     stress(quick)

@@ -16,6 +16,7 @@ from pymc_bayessum.counts import (
 )
 from pymc_bayessum.diagnostics import check_normalizer, correct, find_normalizers
 from pymc_bayessum.embeddings import embed
+from pymc_bayessum.exponential import ExponentialFamily, Family
 from pymc_bayessum.graphs import (
     AnchoredRule,
     Ising,
@@ -27,6 +28,7 @@ from pymc_bayessum.graphs import (
     potts_rule,
     pseudo_likelihood,
 )
+from pymc_bayessum.networks import ERGM
 from pymc_bayessum.networks import terms as ergm
 from pymc_bayessum.normalizers import log_normalizer
 from pymc_bayessum.plots import plot_dispersion, plot_normalizer, plot_rootogram
@@ -55,10 +57,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CMP",
+    "ERGM",
     "AnchoredRule",
     "CMPBinomial",
     "Estimate",
     "EvaluationError",
+    "ExponentialFamily",
+    "Family",
     "HurdleCMP",
     "Ising",
     "LatentCount",

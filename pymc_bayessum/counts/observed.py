@@ -43,9 +43,8 @@ class CountDistribution(Discrete):
         """
         if observed is not None:
             observed = as_counts(name, observed)
-        if observed is not None or dims is not None:
-            parameters = {key: x for key, x in kwargs.items() if key not in _OF_THE_MODEL}
-            _check_lengths(name, cls.dist(*args, **parameters), observed, dims)
+        parameters = {key: x for key, x in kwargs.items() if key not in _OF_THE_MODEL}
+        _check_lengths(name, cls.dist(*args, **parameters), observed, dims)
         return super().__new__(cls, name, *args, observed=observed, dims=dims, **kwargs)
 
 

@@ -7,9 +7,17 @@ States with equal statistics count together,
 so the sum is as long as there are distinct statistics, however many states there are.
 """
 
-import numpy as np
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["LARGEST_SUPPORT", "distinct"]
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
+
+from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
+
+__all__ = ["LARGEST_SUPPORT", "ListedSum", "distinct"]
 
 #: States up to which a support is listed.
 LARGEST_SUPPORT = 1_000_000
@@ -43,3 +51,51 @@ def distinct(statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     _, first, times = np.unique(np.round(key, 11), return_index=True, return_counts=True)
     order = np.lexsort(statistics[first].T[::-1])
     return statistics[first][order], times[order].astype(float)
+
+
+@dataclass(frozen=True, eq=False)
+class ListedSum:
+    """The normaliser of a family whose states can be listed.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (M, d)
+        Distinct statistics.
+    times : ndarray, shape (M,)
+        Number of states with each.
+
+    Examples
+    --------
+    Two coins:
+
+    >>> coins = ListedSum(np.array([[0.0], [1.0], [2.0]]), np.array([1.0, 2.0, 1.0]))
+    >>> bool(np.isclose(coins.log_z(np, np.array([0.5])), 2 * np.log1p(np.exp(0.5))))
+    True
+    """
+
+    rows: np.ndarray = field(repr=False)
+    times: np.ndarray = field(repr=False)
+
+    @property
+    def is_absolute(self) -> bool:
+        """Always."""
+        return True
+
+    def log_z(self, xp: Any, *theta: Any) -> Any:
+        """Log Z of parameter vectors (..., d)."""
+        (vector,) = theta
+        terms = product(xp, vector, self.rows.T) + np.log(self.times)
+        peak = xp.max(terms, axis=-1, keepdims=True)
+        peak = disconnected_grad(peak) if xp is pt else peak
+        return xp.log(xp.sum(xp.exp(terms - peak), axis=-1)) + peak[..., 0]
+
+    def sd(self, xp: Any, *theta: Any) -> None:
+        """None: it is exact."""
+
+    def reference(self, asked: Asked) -> Reference:
+        """Itself: there is nothing better."""
+        return Given(lambda theta: self.log_z(np, theta), "the list of all states")
+
+    def remedy(self, facts: Facts) -> str:
+        """Say what can be wrong with a sum that leaves nothing out."""
+        return "a prior that keeps theta finite: the sum over all states is exact wherever it is"

@@ -1,1 +1,5 @@
 """Random networks: exponential random graph models."""
+
+from pymc_bayessum.networks.ergm import ERGM
+
+__all__ = ["ERGM"]

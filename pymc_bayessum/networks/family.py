@@ -1,5 +1,6 @@
 """Random networks as an exponential family: what anchors, draws and exact sums need of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,10 +10,14 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from pymc_bayessum.arguments import integer
+from pymc_bayessum.exponential.listing import ListedSum, distinct
 from pymc_bayessum.networks.changes import Program, changes, counts, program
+from pymc_bayessum.networks.dyads import DyadSum
 from pymc_bayessum.networks.listing import LISTABLE, listed
 from pymc_bayessum.networks.sampler import run_chains
 from pymc_bayessum.networks.terms import Term
+from pymc_bayessum.normalizers.coordinates import Coordinates, plain
+from pymc_bayessum.normalizers.protocol import Normalizer
 
 __all__ = ["NetworkFamily", "TieChain", "network_family"]
 
@@ -66,6 +71,11 @@ class NetworkFamily:
         return tuple(term.name for term in self.terms)
 
     @property
+    def n_statistics(self) -> int:
+        """Number of statistics, d."""
+        return len(self.terms)
+
+    @property
     def state_shape(self) -> tuple[int, int]:
         """Shape of one network."""
         return self.n_nodes, self.n_nodes
@@ -75,11 +85,14 @@ class NetworkFamily:
         ties = np.asarray(networks)[:, self.dyads[:, 0], self.dyads[:, 1]]
         return np.packbits(ties.astype(bool), axis=1, bitorder="little")
 
+    def ties(self, states: np.ndarray) -> np.ndarray:
+        """Which free dyads are tied, zeros and ones (N, D)."""
+        return np.unpackbits(states, axis=1, count=len(self.dyads), bitorder="little")
+
     def decode(self, states: np.ndarray) -> np.ndarray:
         """Unpack states into matrices of zeros and ones, (N, n, n)."""
         networks = np.zeros((len(states), *self.state_shape), np.int64)
-        ties = np.unpackbits(states, axis=1, count=len(self.dyads), bitorder="little")
-        networks[:, self.dyads[:, 0], self.dyads[:, 1]] = ties
+        networks[:, self.dyads[:, 0], self.dyads[:, 1]] = self.ties(states)
         networks[:, self.fixed[:, 0], self.fixed[:, 1]] = 1
         if not self.directed:
             networks |= np.swapaxes(networks, 1, 2)
@@ -112,6 +125,10 @@ class NetworkFamily:
         first = chain.start(n, rng) if start is None else start[np.arange(n) % len(start)]
         return chain.advance(first, SWEEPS, rng)
 
+    def coordinates(self) -> Coordinates:
+        """All of them: terms that cannot be told apart are refused."""
+        return plain(self.n_statistics)
+
     @property
     def is_dyadic(self) -> bool:
         """Whether ties are independent of one another."""
@@ -124,7 +141,22 @@ class NetworkFamily:
             return None
         return listed(self.program, self.fixed, self.dyads)
 
-    def pseudo_mode(self, states: np.ndarray, sd: float = 3.0) -> np.ndarray:
+    @cached_property
+    def exact(self) -> Normalizer | None:
+        """The exact normaliser: of independent ties, or a list; None where there is none."""
+        if self.is_dyadic:
+            none = np.zeros((1, (len(self.dyads) + 7) // 8), np.uint8)
+            return DyadSum(self.statistics(none)[0], *distinct(self.changes(none[0])))
+        return None if self.listing is None else ListedSum(*self.listing)
+
+    def exact_log_z(self) -> Callable[[np.ndarray], float] | None:
+        """Exact log Z as a function of a parameter vector; None where there is none."""
+        exact = self.exact
+        return None if exact is None else lambda theta: float(exact.log_z(np, theta))
+
+    def pseudo_mode(
+        self, states: np.ndarray, sd: float = 3.0, known: np.ndarray | None = None
+    ) -> np.ndarray:
         r"""Parameters that predict each tie best from all others, as if they were independent.
 
         .. math:: \mathrm{logit}\, p(y_{ij} = 1 \mid y_{-ij}) = \theta \cdot \delta_{ij}(y)
@@ -137,13 +169,18 @@ class NetworkFamily:
         states : ndarray of uint8, shape (m, bytes)
         sd : float
             Of the prior.
+        known : ndarray of bool, shape (n, n), optional
+            Dyads to predict; all that are free by default.
 
         Returns
         -------
         ndarray, shape (d,)
         """
         design = np.concatenate([self.changes(state) for state in states])
-        ties = np.unpackbits(states, axis=1, count=len(self.dyads), bitorder="little").ravel()
+        ties = self.ties(states).ravel()
+        if known is not None:
+            told = np.tile(known[self.dyads[:, 0], self.dyads[:, 1]], len(states))
+            design, ties = design[told], ties[told]
         scale = np.sqrt((design**2).mean(axis=0))
         scale[scale == 0.0] = 1.0
         design = design / scale
@@ -179,6 +216,10 @@ class TieChain:
         family = self.family
         arguments = family.program, self.theta, family.fixed, family.dyads
         return run_chains(*arguments, states, sweeps * self._proposals, rng)
+
+    def energy(self, states: np.ndarray) -> np.ndarray:
+        """Return ``theta . phi`` of states, (N,)."""
+        return self.family.statistics(states) @ self.theta
 
     @cached_property
     def _chances(self) -> np.ndarray:

@@ -13,58 +13,62 @@ from numba import njit
 from pymc_bayessum.exponential.parallel import run_parallel, uniform
 from pymc_bayessum.networks.changes import Program, change, fill, read_bit, toggle
 
-__all__ = ["run_chains"]
+__all__ = ["move", "run_chains"]
 
 
 @njit(cache=True, nogil=True)
-def _run(terms, theta, fixed, dyads, steps, starts, streams, ends):
-    """Move each chain by so many steps."""
+def move(terms, theta, fixed, dyads, steps, start, stream, end):
+    """Move one chain by so many steps from a packed state, and write where it ends."""
     n_free = len(dyads)
     delta = np.empty(len(theta))
+    network = fill(terms, fixed, dyads, start, np.zeros(len(theta)))
     tied = np.empty(n_free, np.int64)
     place = np.empty(n_free, np.int64)
+    n_tied = 0
+    for d in range(n_free):
+        if read_bit(start, d):
+            tied[n_tied] = d
+            place[d] = n_tied
+            n_tied += 1
+    for _ in range(steps):
+        if n_tied > 0 and uniform(stream) < 0.5:
+            d = tied[int(uniform(stream) * n_tied)]
+        else:
+            d = int(uniform(stream) * n_free)
+        i, j = dyads[d, 0], dyads[d, 1]
+        change(network, terms, i, j, delta)
+        gain = 0.0
+        for t in range(len(theta)):
+            gain += theta[t] * delta[t]
+        present = network.ties[i, j]
+        n_with = n_tied if present else n_tied + 1
+        # Chances of proposing the tie away, and of proposing it anew without it.
+        away = 0.5 / n_with + 0.5 / n_free
+        anew = 0.5 / n_free if n_with > 1 else 1.0 / n_free
+        log_ratio = gain + np.log(away / anew)
+        if present:
+            log_ratio = -log_ratio
+        if log_ratio < 0.0 and uniform(stream) >= np.exp(log_ratio):
+            continue
+        toggle(network, terms, i, j)
+        if present:
+            n_tied -= 1
+            last = tied[n_tied]
+            tied[place[d]] = last
+            place[last] = place[d]
+        else:
+            tied[n_tied] = d
+            place[d] = n_tied
+            n_tied += 1
+    end[:] = 0
+    for a in range(n_tied):
+        end[tied[a] >> 3] |= np.uint8(1 << (tied[a] & 7))
+
+
+@njit(cache=True, nogil=True)
+def _move_all(terms, theta, fixed, dyads, steps, starts, streams, ends):
     for chain in range(len(starts)):
-        stream = streams[chain]
-        network = fill(terms, fixed, dyads, starts[chain], np.zeros(len(theta)))
-        n_tied = 0
-        for d in range(n_free):
-            if read_bit(starts[chain], d):
-                tied[n_tied] = d
-                place[d] = n_tied
-                n_tied += 1
-        for _ in range(steps):
-            if n_tied > 0 and uniform(stream) < 0.5:
-                d = tied[int(uniform(stream) * n_tied)]
-            else:
-                d = int(uniform(stream) * n_free)
-            i, j = dyads[d, 0], dyads[d, 1]
-            change(network, terms, i, j, delta)
-            gain = 0.0
-            for t in range(len(theta)):
-                gain += theta[t] * delta[t]
-            present = network.ties[i, j]
-            n_with = n_tied if present else n_tied + 1
-            # Chances of proposing the tie away, and of proposing it anew without it.
-            away = 0.5 / n_with + 0.5 / n_free
-            anew = 0.5 / n_free if n_with > 1 else 1.0 / n_free
-            log_ratio = gain + np.log(away / anew)
-            if present:
-                log_ratio = -log_ratio
-            if log_ratio < 0.0 and uniform(stream) >= np.exp(log_ratio):
-                continue
-            toggle(network, terms, i, j)
-            if present:
-                n_tied -= 1
-                last = tied[n_tied]
-                tied[place[d]] = last
-                place[last] = place[d]
-            else:
-                tied[n_tied] = d
-                place[d] = n_tied
-                n_tied += 1
-        ends[chain] = 0
-        for a in range(n_tied):
-            ends[chain, tied[a] >> 3] |= np.uint8(1 << (tied[a] & 7))
+        move(terms, theta, fixed, dyads, steps, starts[chain], streams[chain], ends[chain])
 
 
 def run_chains(
@@ -107,4 +111,4 @@ def run_chains(
     >>> run_chains(program((edges(),), 5, False), np.zeros(1), none, pairs, starts, 50, rng).shape
     (4, 2)
     """
-    return run_parallel(_run, (terms, theta, fixed, dyads, steps), starts, rng)
+    return run_parallel(_move_all, (terms, theta, fixed, dyads, steps), starts, rng)

@@ -135,11 +135,3 @@ def test_counts_are_checked(frame):
     model = bmb.Model("y ~ x", frame.assign(y=frame["y"] + 0.5), family=pbs.bambi_family())
     with pytest.raises(ValueError, match=r"observed of y must hold counts .* row 0 holds"):
         model.build()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_prior_predictive_with_default_priors(kind, frame):
-    model = bmb.Model("y ~ x + (1 | group)", frame, family=pbs.bambi_family(kind))
-    model.build()
-    prior = model.prior_predictive(draws=100, random_seed=1)
-    assert np.all(prior["prior_predictive"]["y"] >= 0)

@@ -8,7 +8,6 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 import scipy.stats as sp
-import xarray as xr
 from pymc.distributions.moments.means import mean
 from pytensor.compile.mode import Mode
 from scipy.special import gammaln, logsumexp
@@ -190,81 +189,3 @@ def test_a_share_that_turns_bad():
             pm.logp(rv, 2).eval({psi: 1.5})
         with pytest.raises(ValueError, match="between 0 and 1"):
             rv.eval({psi: 1.5})
-
-
-@pytest.mark.parametrize("distribution", BOTH)
-@pytest.mark.parametrize("nodes", [None, 5])
-def test_the_check_sees_their_normaliser(distribution, nodes):
-    """Too few nodes move the log-likelihood; the default does not."""
-    rule = None if nodes is None else pbs.poisson_rule(3.0, nodes=np.arange(nodes))
-    counts = pm.draw(distribution.dist(psi=0.6, mu=3.0, nu=0.8), 60, random_seed=1, mode=PLAIN)
-    with pm.Model() as model:
-        mu, nu, psi = pm.Gamma("mu", 2, 1), pm.LogNormal("nu"), pm.Uniform("psi")
-        distribution("y", psi=psi, mu=mu, nu=nu, normalizer=rule, observed=counts)
-    rng = np.random.default_rng(2)
-    near = {"mu": 3.0, "nu": 0.8, "psi": 0.6}
-    draws = {
-        name: (("chain", "draw"), value * np.exp(0.05 * rng.normal(size=(1, 60))))
-        for name, value in near.items()
-    }
-    checked = pbs.check_normalizer(xr.Dataset(draws), model, progressbar=False)
-    error = float(abs(checked["normalizer"]["log_likelihood_error"]).max())
-    assert (error < 1e-9) == (nodes is None)
-
-
-@pytest.mark.parametrize("form", ["mu", "lam", "mode"])
-@pytest.mark.parametrize("distribution", BOTH)
-def test_never_nan_never_plus_infinity(distribution, form):
-    """Means from 1e-300 to 1e15, nu from 0 to 1e6, shares from 0 to 1: values, slopes and tails."""
-    rng, n = np.random.default_rng(8), 30_000
-    psi, first, nu = pt.vectors("psi", "first", "nu")
-    counts = pt.vector("counts", dtype="int64")
-    rv = distribution.dist(psi, **{form: first}, nu=nu)
-    logp = pm.logp(rv, counts)
-    slopes = pt.grad(pt.switch(pt.isinf(logp), 0.0, logp).sum(), [psi, first, nu])
-    tails = [pm.logcdf(rv, counts), pm.logccdf(rv, counts)]
-    function = pytensor.function([psi, first, nu, counts], [logp, *tails, *slopes], mode=PLAIN)
-    shares = np.where(rng.random(n) < 0.1, rng.integers(0, 2, n), rng.random(n))
-    firsts = np.exp(rng.uniform(np.log(1e-300), np.log(1e15), n))
-    nus = np.where(rng.random(n) < 0.1, 0.0, np.exp(rng.uniform(np.log(1e-8), np.log(1e6), n)))
-    near = np.floor(np.minimum(firsts * rng.uniform(0.5, 2.0, n), 1e15))
-    values = np.where(rng.random(n) < 0.5, rng.integers(0, 4, n), near).astype(np.int64)
-    with np.errstate(all="ignore"):
-        logp, logcdf, logccdf, *slopes = function(shares, firsts, nus, values)
-    for log_probability in (logp, logcdf, logccdf):
-        assert not np.any(np.isnan(log_probability))
-        assert np.all(log_probability <= 1e-12)
-    assert np.all(np.isfinite(slopes))
-    # A mean always has its distribution; -inf is for what cannot be.
-    if form == "mu":
-        possible = (shares > 0) & ((shares < 1) | (values > 0))
-        assert np.all(np.isfinite(logp[possible]))
-
-
-def test_hurdle_of_rare_counts():
-    """As the mean goes to zero every positive count is one, and two has mean / 2**nu of it."""
-    mu = np.array([1e-3, 1e-8, 1e-20, 1e-100, 1e-300])
-    rv = pbs.HurdleCMP.dist(psi=0.4, mu=mu, nu=0.7)
-    one, two = (pm.logp(rv, np.full(5, x)).eval(mode=PLAIN) for x in (1, 2))
-    np.testing.assert_allclose(one[1:], np.log(0.4), rtol=0, atol=1e-7)
-    np.testing.assert_allclose(one[2:], np.log(0.4), rtol=1e-12)
-    # The rate is the mean, to first order.
-    np.testing.assert_allclose(two[2:] - one[2:], np.log(mu[2:]) - 0.7 * np.log(2.0), rtol=1e-12)
-    draws = pm.draw(rv, 500, random_seed=1)
-    assert set(np.unique(draws[:, 1:])) == {0, 1}
-
-
-@pytest.mark.parametrize("distribution", [pbs.CMP, *BOTH])
-def test_prior_predictive_under_wide_priors(distribution):
-    """Where means reach far beyond any count that will be seen, as with pm.Poisson."""
-    x = np.linspace(-6.0, 6.0, 25)
-    share = {} if distribution is pbs.CMP else {"psi": 0.5}
-    with pm.Model():
-        beta, nu = pm.Normal("beta", 0.0, 1.5, shape=2), pm.HalfCauchy("nu", 2.0)
-        mu = pm.math.exp(beta[0] + beta[1] * x)
-        distribution("y", **share, mu=mu, nu=nu, observed=np.zeros(25, dtype=int))
-        prior = pm.sample_prior_predictive(200, random_seed=1)
-    draws = prior["prior_predictive"]["y"].values
-    assert draws.shape == (1, 200, 25)
-    assert np.all(draws >= 0)
-    assert draws.max() > 1e4

@@ -1,0 +1,190 @@
+"""The anchored normaliser that a family's model gets by itself, from its data and its prior."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, climb
+from pymc_bayessum.normalizers.anchored.defaults import (
+    FEW_PARAMETERS,
+    axis_points,
+    default_anchored,
+    matched_prior,
+)
+from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
+from pymc_bayessum.normalizers.coordinates import Coordinates, independent, plain, within
+from pymc_bayessum.normalizers.family import OffersCoordinates
+from pymc_bayessum.progress import progress
+
+__all__ = ["anchor_family", "prior_draws"]
+
+#: Prior draws that tell which parameters a model has.
+PRIOR_DRAWS = 200
+#: Groups that get anchors of their own; of more, so many that lie far apart.
+MOST_GROUPS = 12
+#: Draws at each anchor of a group.
+EACH = 4000
+
+
+def prior_draws(theta: Any) -> np.ndarray | None:
+    """Draw theta from its prior, shape (K, ..., d); None where that is not possible.
+
+    Parameters
+    ----------
+    theta : TensorVariable or array_like
+
+    Returns
+    -------
+    ndarray or None
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> prior_draws(pm.Normal.dist(shape=3)).shape
+    (200, 3)
+    """
+    if not isinstance(theta, Variable):
+        # Numbers have no draws: a few copies of them span the one point there is.
+        return np.tile(np.asarray(theta, dtype=float), (3,) + (1,) * np.ndim(theta))
+    try:
+        # Not worth compiling for a few hundred draws.
+        options: Any = {"draws": PRIOR_DRAWS, "random_seed": 0, "mode": "FAST_COMPILE"}
+        drawn = np.asarray(pm.draw(theta, **options), dtype=float)
+    except NotImplementedError:  # flat priors have no draws
+        return None
+    return drawn if np.isfinite(drawn).all() else None
+
+
+def anchor_family(
+    family: Any,
+    statistics: np.ndarray,
+    theta: Any,
+    *,
+    rng: np.random.Generator,
+    each: int | None = None,
+    progressbar: bool = True,
+) -> Anchored:
+    """Anchor a normaliser near the posterior of a model.
+
+    Parameters
+    ----------
+    family : Family
+    statistics : ndarray, shape (..., d)
+        Of the observed states.
+    theta : TensorVariable or ndarray, shape (d,) or (..., d)
+        The model's parameters; its leading dimensions are those of the last ones of ``statistics``.
+    rng : numpy.random.Generator
+    each : int, optional
+        Draws at each anchor; by default as many as the target error asks for.
+    progressbar : bool
+
+    Returns
+    -------
+    Anchored
+    """
+    size = statistics.shape[-1]
+    draws = prior_draws(theta)
+    coordinates = _coordinates(family, size, rng)
+    if draws is not None:
+        coordinates = within(coordinates, draws.reshape(-1, size))
+    prior = matched_prior(coordinates, None if draws is None else draws.reshape(-1, size))
+    groups = _groups(statistics, theta, draws)
+    pooled = Data(statistics.reshape(-1, size).mean(axis=0), statistics.size // size)
+    start = prior.mean
+    if hasattr(family, "pseudo_mode") and coordinates.size and family.typical is not None:
+        start = coordinates.of(family.pseudo_mode(family.typical))
+    typical = family.typical
+    grouped = len(groups) > 1 or each is not None
+    if not grouped or not 0 < coordinates.size <= FEW_PARAMETERS:
+        return default_anchored(
+            family,
+            pooled,
+            coordinates,
+            prior,
+            start,
+            rng=rng,
+            chains=typical,
+            progressbar=progressbar,
+        )
+    each = EACH if each is None else each
+    with progress("Anchoring the normaliser", progressbar) as report:
+        points, converged = [], True
+        for number, data in enumerate(_spread(groups)):
+            mode: Climb = climb(
+                family,
+                data,
+                coordinates,
+                prior,
+                start,
+                n=each,
+                n_moments=each,
+                rng=rng,
+                chains=typical,
+            )
+            points += [*axis_points(mode.point, mode.curvature)]
+            converged = converged and mode.converged
+            report(f"mode {number + 1}")
+        rule: Anchored = anchored(
+            family,
+            coordinates.parameters(np.stack(points)),
+            n=each * len(points),
+            n_moments=5 * each,
+            coordinates=coordinates,
+            start=mode.rule.states,
+            rng=rng,
+        )
+    if not (converged and rule.settled):
+        reason = "chains had not settled" if converged else "the mode was not reached"
+        warnings.warn(
+            f"the normaliser may be poor: {reason}. Run pbs.check_normalizer on the result",
+            UserWarning,
+            stacklevel=5,
+        )
+    return rule
+
+
+def _coordinates(family: Any, size: int, rng: np.random.Generator) -> Coordinates:
+    """Independent statistics, as far as draws without any preference show them."""
+    if isinstance(family, OffersCoordinates):
+        return family.coordinates()
+    states = family.sample(np.zeros(size), 4 * size + 40, rng, family.typical)
+    if family.typical is not None and len(family.typical):
+        states = np.concatenate([states, family.typical[:40]])
+    found = independent(family.statistics(states))
+    return plain(size) if found.size == size else found
+
+
+def _groups(statistics: np.ndarray, theta: Any, draws: np.ndarray | None) -> list[Data]:
+    """Return data of each set of rows that share their parameters, as prior draws tell."""
+    size = statistics.shape[-1]
+    n_batch = np.ndim(draws) - 2 if draws is not None else theta.type.ndim - 1
+    if n_batch == 0:
+        return [Data(statistics.reshape(-1, size).mean(axis=0), statistics.size // size)]
+    batch = statistics.shape[-1 - n_batch : -1]
+    if draws is None:
+        label = np.arange(int(np.prod(batch)))
+    else:
+        full = np.broadcast_to(draws, (len(draws), *batch, size))
+        columns = np.moveaxis(full, 0, -1).reshape(int(np.prod(batch)), -1)
+        label = np.unique(columns.round(12), axis=0, return_inverse=True)[1].ravel()
+    rows = statistics.reshape(-1, len(label), size)
+    return [
+        Data(part.mean(axis=0), len(part))
+        for part in (rows[:, label == one].reshape(-1, size) for one in range(label.max() + 1))
+    ]
+
+
+def _spread(groups: list[Data]) -> list[Data]:
+    """At most so many groups, each as far from the others as possible."""
+    if len(groups) <= MOST_GROUPS:
+        return groups
+    means = np.stack([data.mean for data in groups])
+    means = means / np.maximum(means.std(axis=0), 1e-12)
+    chosen = [int(np.argmax(np.square(means - means.mean(axis=0)).sum(axis=1)))]
+    while len(chosen) < MOST_GROUPS:
+        away = np.square(means[:, None] - means[chosen]).sum(axis=2).min(axis=1)
+        chosen.append(int(np.argmax(away)))
+    return [groups[one] for one in chosen]

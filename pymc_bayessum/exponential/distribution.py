@@ -1,0 +1,400 @@
+"""Any discrete exponential family as a PyMC distribution."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.distribution import Discrete, _support_point
+from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.logprob.abstract import _logprob
+from pymc.pytensorf import constant_fold, floatX
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.link.numba.dispatch.basic import numba_njit
+from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_bayessum.arguments import as_generator
+from pymc_bayessum.exponential.anchoring import anchor_family
+from pymc_bayessum.exponential.family import Family
+from pymc_bayessum.exponential.listing import LARGEST_SUPPORT
+from pymc_bayessum.exponential.statistics import Statistics, numeric_statistics
+from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.node import log_z, normalized
+from pymc_bayessum.normalizers.protocol import Normalizer
+
+__all__ = [
+    "ExponentialFamily",
+    "ExponentialFamilyRV",
+    "FamilyDistribution",
+    "as_theta",
+    "choose_normalizer",
+    "draw_states",
+]
+
+
+class ExponentialFamilyRV(RandomVariable):
+    """Random states of an exponential family; family and normaliser are part of the Op.
+
+    ``known`` is the normaliser of all states that agree with data of which a part is missing; its
+    log Z stands in place of the data's energy.
+    """
+
+    name = "exponential_family"
+    dtype = "int64"
+    __props__: Any = ("name", "signature", "dtype", "inplace", "family", "normalizer", "known")
+    _print_name = ("ExponentialFamily", "\\operatorname{ExponentialFamily}")
+
+    def __init__(
+        self,
+        family: Any,
+        normalizer: Normalizer | None,
+        known: Normalizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.family, self.normalizer, self.known = family, normalizer, known
+        state = ",".join(map(str, family.state_shape))
+        kwargs.setdefault("signature", f"({family.n_statistics})->({state})")
+        super().__init__(**kwargs)
+
+    def rng_fn(self, rng: np.random.Generator, theta: Any, size: Any) -> np.ndarray:  # type: ignore[override]
+        """Draw all states of one parameter vector together."""
+        theta = np.asarray(theta, dtype=float)
+        batch = theta.shape[:-1]
+        size = batch if size is None else tuple(int(length) for length in size)
+        lead = (1,) * (len(size) - len(batch)) + batch
+        theta = theta.reshape(*lead, -1)
+        shape = self.family.state_shape
+        draws = np.empty((*size, *shape), dtype=np.int64)
+        for index in np.ndindex(lead):
+            # A dimension along which parameters do not vary holds repeated draws.
+            place = tuple(
+                slice(None) if length == 1 else k for k, length in zip(index, lead, strict=True)
+            )
+            part = draws[place]
+            n = part.size // int(np.prod(shape))
+            states = self.family.sample(theta[index], n, rng)
+            draws[place] = self.family.decode(states).reshape(part.shape)
+        return draws
+
+
+@numba_core_rv_funcify.register(ExponentialFamilyRV)
+def _numba_draw(op: ExponentialFamilyRV, node: Any) -> Any:
+    state_type = numba.types.Array(numba.int64, len(op.family.state_shape), "C")
+
+    def draw(rng: np.random.Generator, theta: Any) -> np.ndarray:
+        return op.rng_fn(rng, theta, ())
+
+    @numba_njit
+    def random(rng, theta):
+        with numba.objmode(state=state_type):
+            state = draw(rng, theta)
+        return state
+
+    return random, None
+
+
+@_logprob.register(ExponentialFamilyRV)
+def exponential_family_logp(
+    op: ExponentialFamilyRV, values: Any, rng: Any, size: Any, theta: Any, **kwargs: Any
+) -> Any:
+    """Return theta . phi(x) - log Z(theta), -inf for what is no state."""
+    (value,) = values
+    if op.normalizer is None:
+        raise ValueError(_no_normalizer(op.family))
+    while theta.type.ndim > 1 and theta.type.broadcastable[0]:
+        theta = theta[0]
+    level = _once_a_group(op.normalizer, theta)
+    if op.known is not None:
+        energy, valid = log_z(op.known, theta), pt.constant(True)
+    else:
+        value = pt.as_tensor_variable(value)
+        if isinstance(value, Constant):
+            known: Any = numeric_statistics(op.family, value.data)
+        else:
+            known = Statistics(op.family)(value)
+        found, valid = known
+        energy = pt.sum(found * theta, axis=-1)
+    return pt.switch(valid, normalized(energy, level), -np.inf)
+
+
+def _once_a_group(normalizer: Normalizer, theta: Any) -> Any:
+    """Log Z of parameters; of those looked up by group (``theta[group]``) once for each group."""
+    node = theta.owner
+    if node is not None and isinstance(node.op, AdvancedSubtensor):
+        table, *index = node.inputs
+        simple = len(index) == 1 and isinstance(index[0], Variable)
+        if table.type.ndim == 2 and simple and getattr(index[0].type, "ndim", 0) == 1:
+            return log_z(normalizer, table)[index[0]]
+    return log_z(normalizer, theta)
+
+
+@_support_point.register(ExponentialFamilyRV)
+def exponential_family_support_point(
+    op: ExponentialFamilyRV, rv: Any, rng: Any, size: Any, theta: Any
+) -> Any:
+    """Return a state: the first of those to start from, or one of zeros."""
+    family = op.family
+    typical = family.typical
+    if typical is None or not len(typical):
+        typical = family.sample(np.zeros(family.n_statistics), 1, as_generator(0))
+    point = family.decode(typical[:1])[0]
+    batch = theta.shape[:-1] if rv_size_is_none(size) else tuple(size)
+    return pt.broadcast_to(pt.constant(point), (*tuple(batch), *family.state_shape))
+
+
+def _no_normalizer(family: Any) -> str:
+    return (
+        "the states cannot be listed (there are more than "
+        f"{LARGEST_SUPPORT}, or they are not known), so that the normaliser has to be anchored "
+        "near the posterior: pass observed=, or a normalizer=; to draw only, use .dist(...)"
+    )
+
+
+def as_theta(theta: Any, family: Any) -> TensorVariable:
+    """Check the parameters against the family's statistics, and make them a tensor.
+
+    Parameters
+    ----------
+    theta : tensor_like, shape (..., d), or sequence of d scalars
+    family : Family
+
+    Returns
+    -------
+    TensorVariable
+
+    Examples
+    --------
+    >>> import pymc_bayessum as pbs
+    >>> family = pbs.Family(lambda x: x.sum(axis=1, keepdims=True), sites=3, n_states=2)
+    >>> as_theta([0.1, 0.2], family)
+    Traceback (most recent call last):
+        ...
+    ValueError: theta must have 1 entry (statistic 0) along its last axis, got 2
+    """
+    if not isinstance(theta, Variable):
+        if isinstance(theta, Sequence) and any(isinstance(part, Variable) for part in theta):
+            theta = pt.stack([pt.as_tensor_variable(part) for part in theta], axis=-1)
+        else:
+            theta = np.asarray(theta, dtype=float)
+            if not np.isfinite(theta).all():
+                raise ValueError(f"theta must be finite, got {theta[~np.isfinite(theta)][0]}")
+    theta = pt.as_tensor_variable(floatX(theta))
+    size = family.n_statistics
+    if theta.type.ndim == 0 and size == 1:
+        theta = theta[None]
+    length = theta.type.shape[-1] if theta.type.ndim else 0
+    if length is None:
+        length = _known_length(theta)
+    if length is not None and length != size:
+        entries = f"{size} entr{'y' if size == 1 else 'ies'} ({', '.join(family.names)})"
+        raise ValueError(f"theta must have {entries} along its last axis, got {length}")
+    return (
+        theta
+        if theta.type.shape[-1] == size
+        else pt.specify_shape(theta, (*theta.type.shape[:-1], size))
+    )
+
+
+def _known_length(theta: TensorVariable) -> int | None:
+    (length,) = constant_fold((theta.shape[-1],), raise_not_constant=False)
+    return None if isinstance(length, Variable) else int(length)
+
+
+def _numbers(observed: Any) -> np.ndarray | None:
+    """Observed data as an array, where they are known."""
+    if observed is None:
+        return None
+    if isinstance(observed, SharedVariable):
+        return np.asarray(observed.get_value())
+    if isinstance(observed, Variable):
+        return np.asarray(observed.eval(mode="FAST_COMPILE"))
+    if np.ma.isMaskedArray(observed) and np.ma.getmaskarray(observed).any():
+        raise ValueError(
+            "observed states must be known as a whole: leave rows with missing parts out"
+        )
+    return np.asarray(observed)
+
+
+def choose_normalizer(
+    family: Any, normalizer: Any, data: np.ndarray | None, theta: Any, random_seed: Any
+) -> Normalizer | None:
+    """Find the normaliser of a model: the one given, the exact one, or an anchored one.
+
+    Parameters
+    ----------
+    family : Family
+    normalizer : None, "exact", "anchored" or Normalizer
+    data : ndarray, shape (..., *state), or None
+    theta : TensorVariable
+    random_seed : None, int or numpy.random.Generator
+
+    Returns
+    -------
+    Normalizer or None
+        None where it has to be anchored and there are no data.
+    """
+    if isinstance(normalizer, str):
+        if normalizer not in ("exact", "anchored"):
+            raise ValueError(
+                f"normalizer must be None, 'exact', 'anchored' or a normaliser, got {normalizer!r}"
+            )
+    elif isinstance(normalizer, Normalizer):
+        return normalizer
+    elif normalizer is not None:
+        raise TypeError(
+            f"normalizer must be None, 'exact', 'anchored' or a normaliser, got {normalizer!r}"
+        )
+    if normalizer != "anchored":
+        exact = family.exact
+        if exact is not None:
+            return exact
+        if normalizer == "exact":
+            raise ValueError(f"normalizer='exact': {_no_normalizer(family)}")
+    if data is None:
+        return None
+    statistics, _ = numeric_statistics(family, data)
+    rng = as_generator(random_seed)
+    if isinstance(family, Family):
+        family.require_reaction(rng)
+    return Estimated(anchor_family(family, statistics, theta, rng=rng))
+
+
+def draw_states(
+    theta: Any, op: ExponentialFamilyRV, rng: Any = None, size: Any = None
+) -> TensorVariable:
+    """Apply the Op of a family's draws as PyMC asks for it."""
+    rng = pt.random.shared_rng(seed=None) if rng is None else rng
+    return op(theta, rng=rng, size=size, return_next_rng=True)[1]
+
+
+class FamilyDistribution(Discrete):
+    """What distributions of families share: their statistics as a variable of the model."""
+
+    @staticmethod
+    def statistics(x: Any) -> TensorVariable:
+        """Statistics of a variable of this kind, for ``pm.Deterministic`` and their predictive.
+
+        Parameters
+        ----------
+        x : TensorVariable
+            What the distribution returned.
+        """
+        op = getattr(getattr(x, "owner", None), "op", None)
+        if not isinstance(op, ExponentialFamilyRV):
+            raise TypeError(f"x must be a variable of an exponential family, got {x!r}")
+        found: Any = Statistics(op.family)(x)
+        return found[0]
+
+
+class ExponentialFamily(FamilyDistribution):
+    r"""Any discrete exponential family, with its normalising constant.
+
+    .. math:: p(x \mid \theta) = \frac{e^{\theta \cdot \phi(x)}}{Z(\theta)}, \qquad
+              Z(\theta) = \sum_x e^{\theta \cdot \phi(x)} .
+
+    ========  ==========================================================================
+    Support   the states of the family
+    logp      exact where the states can be listed (up to a million), otherwise from draws at
+              anchors near the posterior, up to a constant
+    Draws     by the family's sampler; exact where the states can be listed
+    ========  ==========================================================================
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable in the model (not in ``dist``).
+    theta : tensor_like, shape (d,) or (..., d)
+        One parameter for each statistic, from any prior and any regression. Leading dimensions are
+        groups: a parameter vector for each observed state, or ``theta[group]``.
+    family : Family
+        Statistics and a way to draw.
+    normalizer : {"exact", "anchored"} or Normalizer, optional
+        By default exact where the states can be listed, else anchored at the data.
+    random_seed : int or numpy.random.Generator
+        For the anchors; the same ones are built every time by default.
+    **kwargs
+        ``observed`` (one state or several along the first axis), ``dims``, ``shape``, ... as in any
+        PyMC distribution.
+
+    Examples
+    --------
+    Rows of bits that like to agree with their neighbours:
+
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_bayessum as pbs
+    >>> def statistics(x):
+    ...     return np.stack([x.sum(axis=1), (x[:, 1:] == x[:, :-1]).sum(axis=1)], axis=1)
+    >>> family = pbs.Family(statistics, sites=6, n_states=2)
+    >>> with pm.Model() as model:
+    ...     theta = pm.Normal("theta", 0.0, 1.0, shape=2)
+    ...     _ = pbs.ExponentialFamily("x", theta, family=family, observed=[[0, 0, 1, 1, 1, 0]])
+    >>> alike = pbs.ExponentialFamily.dist([0.0, 0.0], family=family)
+    >>> bool(np.isclose(pm.logp(alike, np.zeros(6, int)).eval(), -6 * np.log(2)))
+    True
+    """
+
+    rv_type = ExponentialFamilyRV
+    rv_op = staticmethod(draw_states)
+
+    def __new__(
+        cls,
+        name: str,
+        theta: Any,
+        family: Any = None,
+        *,
+        normalizer: Any = None,
+        random_seed: Any = 0,
+        **kwargs: Any,
+    ) -> Any:
+        """Add the distribution to the current model."""
+        data = _numbers(kwargs.get("observed"))
+        family = _require_family(family)
+        if data is not None:
+            family = _with_data(name, family, data)
+        theta = as_theta(theta, _require_states(family))
+        found = choose_normalizer(family, normalizer, data, theta, random_seed)
+        if found is None:
+            raise ValueError(f"{name}: {_no_normalizer(family)}")
+        return super().__new__(cls, name, theta, family=family, normalizer=found, **kwargs)
+
+    @classmethod
+    def dist(cls, theta: Any, family: Any = None, *, normalizer: Any = None, **kwargs: Any) -> Any:
+        """Create the distribution outside of a model; arguments as above without the name."""
+        family = _require_states(_require_family(family))
+        theta = as_theta(theta, family)
+        op = cls.rv_type(family, choose_normalizer(family, normalizer, None, theta, None))
+        return super().dist([theta], op=op, **kwargs)
+
+
+def _require_family(family: Any) -> Any:
+    if not isinstance(family, Family):
+        raise TypeError(f"family must be a pbs.Family, got {family!r}")
+    return family
+
+
+def _require_states(family: Family) -> Family:
+    if family.state_shape is None:
+        raise ValueError("family has seen no state yet: give it start=, or observe data")
+    return family
+
+
+def _with_data(name: str, family: Family, data: np.ndarray) -> Family:
+    """Check observed states, and let chains start there."""
+    shape = family.state_shape
+    if shape is None:
+        shape = data.shape[-1:]
+    if data.ndim < len(shape) or data.shape[data.ndim - len(shape) :] != shape or not data.size:
+        raise ValueError(f"{name}: observed states must have shape {shape}, got {data.shape}")
+    rows = data.reshape(-1, *shape)
+    inside = family.valid(rows)
+    if not inside.all():
+        raise ValueError(
+            f"{name}: observed state {rows[~inside][0].tolist()} is not in the family's support"
+        )
+    return family.starting_at(rows[:: max(1, len(rows) // 500)])
