@@ -30,7 +30,7 @@ from pymc_bayessum.normalizers.node import Found, LogZ, find
 from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
 from pymc_bayessum.progress import progress
 
-__all__ = ["PLAIN", "Evaluator", "Part", "Seen"]
+__all__ = ["PLAIN", "Evaluator", "Part", "Seen", "as_written"]
 
 PREPARED_DRAWS = 100
 #: Nothing is compiled.
@@ -121,7 +121,7 @@ class Evaluator:
         factors = dict(zip(names, _simplify(flat.logp(sum=False)), strict=True))
         # The copy without transforms has forgotten the order of the variables.
         order = [v.name for v in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
-        found = _find([(_as_written(name, model), factors[name]) for name in order])
+        found = _find([(as_written(name, model), factors[name]) for name in order])
         options = {"on_unused_input": "ignore", **compile_kwargs}
         self._compiled = [
             _compile(self.variables, [each.log_z, _stated_sd(each), *each.theta], options)
@@ -271,7 +271,7 @@ def _simplify(factors: list[Variable]) -> list[Variable]:
     return list(graph.outputs)
 
 
-def _as_written(name: str, model: pm.Model) -> str:
+def as_written(name: str, model: pm.Model) -> str:
     """Return the name a user gave: PyMC splits a variable with missing observations in two."""
     whole = name.removesuffix("_unobserved").removesuffix("_observed")
     return whole if whole in model.named_vars else name

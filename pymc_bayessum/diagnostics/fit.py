@@ -19,6 +19,7 @@ import xarray as xr
 from pymc.pytensorf import extract_obs_data
 
 from pymc_bayessum.diagnostics.draws import thin
+from pymc_bayessum.diagnostics.evaluation import as_written
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 
 __all__ = ["misfit"]
@@ -53,7 +54,8 @@ def misfit(model: pm.Model, posterior: xr.Dataset, compile_kwargs: dict[str, Any
         counts = None if moments is None else _observed(model, rv)
         if moments is not None and counts is not None:
             said = _compare(counts, _average(model, moments, posterior, compile_kwargs))
-            lines += [f"{rv.name}: {moments.more_spread} ({said})"] if said else []
+            name = as_written(rv.name, model)
+            lines += [f"{name}: {moments.more_spread} ({said})"] if said else []
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from pymc.exceptions import ImputationWarning
 from pytensor.compile.mode import Mode
 from scipy.special import gammaln
 
@@ -52,6 +53,16 @@ def test_more_spread_than_a_geometric(spread):
     report = attrs["report"].splitlines()
     assert sum(LINE in line for line in report) == 1
     assert report[-1] == "  GOOD speaks of log Z, not of fit"
+
+
+def test_missing_observations_are_left_out(spread):
+    """And the variable keeps the name it was given."""
+    observed = np.ma.masked_array(spread, np.arange(len(spread)) == 3)
+    with pytest.warns(ImputationWarning):
+        model = model_of(observed)
+    posterior = posterior_around(mu=spread.mean(), nu=0.004)
+    posterior["y_unobserved"] = (("chain", "draw", "gone"), np.ones((2, 50, 1), dtype=int))
+    assert misfit(model, posterior, PLAIN).startswith(f"y: {LINE}")
 
 
 def test_too_many_zeros():
