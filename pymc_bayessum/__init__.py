@@ -32,7 +32,7 @@ from pymc_bayessum.graphs import (
 from pymc_bayessum.networks import ERGM
 from pymc_bayessum.networks import terms as ergm
 from pymc_bayessum.normalizers import log_normalizer
-from pymc_bayessum.plots import plot_dispersion, plot_normalizer, plot_rootogram
+from pymc_bayessum.plots import plot_dispersion, plot_network_fit, plot_normalizer, plot_rootogram
 from pymc_bayessum.rules import (
     Estimate,
     EvaluationError,
@@ -107,6 +107,7 @@ __all__ = [
     "nystroem_rule",
     "pivot_rule",
     "plot_dispersion",
+    "plot_network_fit",
     "plot_normalizer",
     "plot_rootogram",
     "poisson_rule",

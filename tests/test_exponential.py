@@ -313,3 +313,20 @@ def test_equal_rows_are_merged_and_sums_kept():
     assert len(rows) == 9
     theta = np.array([0.7, -1.1])
     assert np.isclose(ListedSum(rows, times).log_z(np, theta), logsumexp(table @ theta))
+
+
+def test_stein_discrepancy_takes_a_family():
+    family = pbs.Family(chain_statistics, sites=6, n_states=2)
+    theta = np.array([0.3, 0.8])
+    x = family.sample(theta, 400, np.random.default_rng(0))
+    kernel = pbs.kernels.ExpHamming(0.3)
+    by_hand = pbs.ksd(x, lambda x: chain_statistics(x) @ theta, kernel, 2)
+    assert np.isclose(pbs.ksd(x, family, kernel, theta=theta), by_hand)
+    assert pbs.ksd_test(x, family, kernel, theta=theta, rng=0).p_value > 0.05
+    assert pbs.ksd_test(x, family, kernel, theta=[0.0, -0.5], rng=0).p_value < 0.01
+    states = np.array(list(itertools.product([0, 1], repeat=6)))
+    rule = pbs.stein_rule(kernel, family, states, theta=theta)
+    exact = softmax(chain_statistics(states) @ theta) @ chain_statistics(states)
+    np.testing.assert_allclose(rule.weights @ chain_statistics(states), exact, rtol=1e-4)
+    with pytest.raises(ValueError, match="theta must be given"):
+        pbs.ksd(x, family, kernel)

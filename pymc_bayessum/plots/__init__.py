@@ -8,7 +8,8 @@ print loses nothing.
 """
 
 from pymc_bayessum.plots.dispersion import plot_dispersion
+from pymc_bayessum.plots.network_fit import plot_network_fit
 from pymc_bayessum.plots.normalizer import plot_normalizer
 from pymc_bayessum.plots.rootogram import plot_rootogram
 
-__all__ = ["plot_dispersion", "plot_normalizer", "plot_rootogram"]
+__all__ = ["plot_dispersion", "plot_network_fit", "plot_normalizer", "plot_rootogram"]

@@ -29,8 +29,9 @@ def stein_rule(
     kernel: Kernel,
     log_prob: LogProb,
     nodes: Points,
-    n_states: int,
+    n_states: int | None = None,
     jitter: float | None = None,
+    theta: Any = None,
 ) -> Rule:
     r"""Build a rule for expectations under an unnormalised distribution on sites.
 
@@ -54,7 +55,7 @@ def stein_rule(
     nodes : array_like of int, shape (N, L)
         Distinct points with states 0, ..., n_states - 1.
     n_states : int
-        States of each site, at least two.
+        States of each site, at least two; a family knows its own.
     jitter : float, optional
         Added to the diagonal of K; by default the smallest that works.
 
@@ -76,7 +77,7 @@ def stein_rule(
     >>> bool(abs(estimate.mean - (p * np.arange(3)).sum() / p.sum()) < 1e-3)
     True
     """
-    stein = _stein(kernel, log_prob, n_states)
+    stein = _stein(kernel, *_member(log_prob, n_states, theta))
     points, support = stein_points(stein, nodes)
     return Rule(
         nodes=points,
@@ -101,8 +102,9 @@ def ksd(
     samples: Points,
     log_prob: LogProb,
     kernel: Kernel,
-    n_states: int,
+    n_states: int | None = None,
     statistic: Statistic = "u",
+    theta: Any = None,
 ) -> float:
     r"""Squared kernel Stein discrepancy between a sample and an unnormalised distribution.
 
@@ -117,15 +119,17 @@ def ksd(
     ----------
     samples : array_like of int, shape (n, L)
         States 0, ..., n_states - 1; repeats are allowed.
-    log_prob : callable
+    log_prob : callable or Family
         Log-probability up to a constant, from integer points (N, L) to (N,), or a compiled
-        PyTensor function.
+        PyTensor function. A family of sites goes with ``theta``.
     kernel : Kernel
         The base kernel, such as ``ExpHamming(0.1)``.
     n_states : int
-        States of each site, at least two.
+        States of each site, at least two; a family knows its own.
     statistic : {"u", "v"}
         Which of the two.
+    theta : array_like, shape (d,), optional
+        Parameters of the family.
 
     Returns
     -------
@@ -145,7 +149,8 @@ def ksd(
     >>> bool(abs(fits) < 0.05 < does_not)
     True
     """
-    stein, states = _checked_sample(samples, log_prob, kernel, n_states, statistic)
+    member, n_states = _member(log_prob, n_states, theta)
+    stein, states = _checked_sample(samples, member, kernel, n_states, statistic)
     n = len(states)
     diagonal, pairs = 0.0, 0.0
     for rows, columns, block in upper_blocks(stein.on(states), n):
@@ -186,10 +191,11 @@ def ksd_test(
     samples: Points,
     log_prob: LogProb,
     kernel: Kernel,
-    n_states: int,
+    n_states: int | None = None,
     n_bootstrap: int = 1000,
     statistic: Statistic = "u",
     rng: Any = None,
+    theta: Any = None,
 ) -> GoodnessOfFit:
     r"""Bootstrap test of the hypothesis that a sample comes from an unnormalised distribution.
 
@@ -222,7 +228,8 @@ def ksd_test(
     >>> wrong.p_value < 0.01
     True
     """
-    stein, states = _checked_sample(samples, log_prob, kernel, n_states, statistic)
+    member, n_states = _member(log_prob, n_states, theta)
+    stein, states = _checked_sample(samples, member, kernel, n_states, statistic)
     count = integer("n_bootstrap", n_bootstrap, 1)
     n = len(states)
     draws = as_generator(rng).multinomial(n, np.full(n, 1.0 / n), size=count)
@@ -241,6 +248,22 @@ def ksd_test(
         observed *= n / (n - 1)
         bootstrap = bootstrap * (n / (n - 1))
     return GoodnessOfFit(observed, p_value, bootstrap)
+
+
+def _member(log_prob: Any, n_states: int | None, theta: Any) -> tuple[LogProb, int]:
+    """Return a log-probability and its number of states; those of a family at theta."""
+    known = getattr(log_prob, "n_states", None)
+    if hasattr(log_prob, "statistics"):
+        family = log_prob
+        if theta is None:
+            raise ValueError("theta must be given with a family: the member to compare with")
+        if known is None:
+            raise ValueError("a family must have sites and n_states for Stein's method")
+        vector = np.asarray(theta, dtype=float)
+        return (lambda x: family.statistics(x) @ vector), int(known)
+    if n_states is None:
+        raise ValueError("n_states must be given")
+    return log_prob, n_states
 
 
 def _stein(kernel: Kernel, log_prob: LogProb, n_states: int) -> Stein:
