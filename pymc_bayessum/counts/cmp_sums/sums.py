@@ -1106,6 +1106,8 @@ def _integrate(edge, down, eta, nu, p, d, g):
     for i in range(len(_END_X)):
         d[n], p[n] = sign * _END_X[i], _END_W[i]
         n += 1
+    for i in range(n):
+        d[i] = (edge + d[i]) - edge  # as a large count is rounded, so is the distance
     _weigh(n, edge, eta, nu, p, d, g)
     return n
 

@@ -1,0 +1,227 @@
+"""No walls: CMP is finite and right wherever Poisson is, and far beyond."""
+
+import mpmath as mp
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import pymc_bayessum as pbs
+from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean, CMPQuantile, CMPTail
+
+
+def log_z_and_mean(eta, nu):
+    """In 40 digits, by Euler and Maclaurin: integrals about the mode, or from a first count on."""
+    with mp.workdps(40):
+        eta, nu = mp.mpf(float(eta)), mp.mpf(float(nu))
+        mode = mp.exp(eta / nu)
+        width = mp.sqrt(mode / nu)
+        top = eta * mode - nu * mp.loggamma(mode + 1)
+
+        def f(x):
+            return mp.exp(eta * x - nu * mp.loggamma(x + 1) - top)
+
+        total = moment = mp.mpf(0)
+        if width < 100:
+            for x in range(max(int(mode - 14 * width - 3), 0), int(mode + 14 * width + 40)):
+                total += f(x)
+                moment += x * f(x)
+        else:
+            first, ends = 0, [mode + k * width for k in range(-15, 16)]
+            if mode < 15 * width:
+                first = 150
+                ends = [mp.mpf(first) * 8**k for k in range(40) if first * 8**k < width / 4]
+                ends += [k * width / 2 for k in range(1, 60)] + [40 * width, 60 * width]
+            for x in range(first):
+                total += f(x)
+                moment += x * f(x)
+            total += mp.quad(f, ends)
+            moment += mp.quad(lambda x: x * f(x), ends)
+            if first:
+                total += f(first) / 2 - mp.diff(f, first) / 12 + mp.diff(f, first, 3) / 720
+                g = lambda x: x * f(x)  # noqa: E731
+                moment += g(first) / 2 - mp.diff(g, first) / 12 + mp.diff(g, first, 3) / 720
+        return top + mp.log(total), moment / total
+
+
+@pytest.mark.parametrize(
+    ("mu", "nu"),
+    [
+        (12.3, 1e6),
+        (3e5, 1e-5),
+        (4e6, 1e6),
+        (1e9, 2e-9),
+        (1e9, 30.0),
+        (1e15, 1e-3),
+        (1e15, 1e6),
+    ],
+)
+def test_outside_of_the_sums_against_forty_digits(mu, nu):
+    eta, *of_mean = (float(x) for x in CMPFromMean().evaluate(np.log(mu), nu))
+    truth, mean = log_z_and_mean(eta, nu)
+    k = [float(x) for x in CMPCumulants(2).evaluate(eta, nu)]
+    assert abs(k[0] / truth - 1) < 1e-12
+    assert abs(of_mean[0] / truth - 1) < 1e-12
+    # What the rounding of nu log(mode), and of the rate, does to the mean.
+    felt = 1e-12 + 4e-16 * abs(eta) * k[3] / mu
+    assert abs(k[1] / mean - 1) < felt
+    assert abs(mean / mp.mpf(mu) - 1) < felt
+    # The second derivatives are those of the first.
+    h = 1e-5 * max(abs(eta), 1e-12)
+    above, below = (CMPCumulants(1).evaluate(eta + s * h, nu)[1] for s in (1, -1))
+    if mu / nu > 1e4:
+        assert float((above - below) / (2 * h)) == pytest.approx(k[3], rel=1e-4)
+    assert of_mean[1] == pytest.approx(mu / k[3], rel=1e-9)
+    assert of_mean[2] == pytest.approx(-k[4] / k[3], rel=1e-9)
+
+
+def test_rare_counts():
+    """Zero, one and what two adds, in closed form."""
+    for nu in (0.0, 0.7, 40.0, 1e6):
+        for mu in (1e-300, 1e-100, 1e-18, 3e-17):
+            eta, log_z, by_mu, by_nu, mean_l = CMPFromMean().evaluate(np.log(mu), nu)
+            assert float(eta) == pytest.approx(np.log(mu), rel=1e-15)
+            np.testing.assert_allclose([log_z, by_mu], [mu, 1.0], rtol=1e-13)
+            two = np.exp(2 * np.log(mu) - nu * np.log(2)) * np.log(2)
+            np.testing.assert_allclose(
+                [by_nu * mu, mean_l], [2 * two, two], rtol=1e-12, atol=1e-300
+            )
+
+
+@pytest.mark.parametrize("mu", [0.3, 1e3, 1e9, 1e15])
+def test_geometric_whatever_the_mean(mu):
+    eta, log_z, by_mu, *_ = CMPFromMean().evaluate(np.log(mu), 0.0)
+    np.testing.assert_allclose(eta, -np.log1p(1 / mu), rtol=1e-12)
+    np.testing.assert_allclose(log_z, np.log1p(mu), rtol=1e-12)
+    np.testing.assert_allclose(by_mu, 1 / (1 + mu), rtol=1e-11)
+
+
+def everywhere(rng, n):
+    """Parameters over the plane and on its inner and outer borders, as log mean and nu."""
+    log_mu = rng.uniform(np.log(1e-300), np.log(1e15), n)
+    nu = np.exp(rng.uniform(np.log(1e-20), np.log(1e6), n))
+    third = n // 3
+    log_mu[:third] = rng.uniform(np.log(1e-3), np.log(1e7), third)
+    nu[: 2 * third] = np.exp(rng.uniform(np.log(1e-6), np.log(100), 2 * third))
+    nu[rng.random(n) < 0.02] = 0.0
+    mode = np.exp(np.clip(log_mu, -40, 40))
+    # Borders: peaks of 1, 48 and 1e4, means of 1024 and 1e4, widths of 2, the end of the table.
+    border = rng.integers(0, 12, n)
+    near = 1 + rng.normal(0, 1, n) * 10.0 ** rng.uniform(-16, -1, n)
+    for i, peak in enumerate((1.0, 48.0, 1e4)):
+        nu = np.where(border == i, peak / mode * near, nu)
+    for i, edge in enumerate((1.0, 16.0, 1024.0, 1e4)):
+        log_mu = np.where(border == 3 + i, np.log(edge * np.abs(near)), log_mu)
+    nu = np.where(border == 7, mode / 4.0 * near, nu)
+    nu = np.where(border == 8, mode / 8.0 * near, nu)
+    log_mu = np.where(border == 9, np.log(np.maximum(np.round(mode), 1.0)), log_mu)
+    return log_mu, np.clip(np.abs(nu), 0.0, 1e6)
+
+
+def test_a_million_points_without_a_hole():
+    log_mu, nu = everywhere(np.random.default_rng(12), 1_000_000)
+    by_mean = np.array(CMPFromMean().evaluate(log_mu, nu))
+    assert np.all(np.isfinite(by_mean))
+    k = np.array(CMPCumulants(3).evaluate(by_mean[0], nu))
+    assert np.all(np.isfinite(k))
+    # A rate is known to its rounding: a variance that is larger than the mean feels it.
+    felt = 1e-10 + 4e-16 * np.abs(by_mean[0]) * k[3] / np.exp(log_mu)
+    assert np.all(np.abs(k[1] / np.exp(log_mu) - 1) < felt)
+    assert np.all(k[3] >= 0)
+    log_mode = log_mu  # the same plane, read as log mode
+    k = np.array(CMPCumulants(1).evaluate(nu * log_mode, nu))
+    assert not np.any(np.isnan(k))
+    assert np.all(np.isfinite(k[0]) | ((nu == 0.0) & (log_mode >= 0.0)) | (nu * log_mode == 0.0))
+
+
+def test_the_known_holes_are_closed():
+    mode, nu = 384.3548071328624, 0.16127286579217218
+    log_z, mean, _ = CMPCumulants(1).evaluate(nu * np.log(mode), nu)
+    x = np.arange(6000.0)
+    from scipy.special import gammaln, logsumexp
+
+    assert float(log_z) == pytest.approx(logsumexp(x * nu * np.log(mode) - nu * gammaln(x + 1)))
+    assert 384 < float(mean) < 390
+
+
+@pytest.mark.parametrize("nu", [1e-12, 1e-4, 0.3, 1.0, 5.0])
+def test_no_seam_out_to_the_largest_means(nu):
+    """Values step as their derivatives say, to 1e-9 and less."""
+    log_mu = np.linspace(np.log(1e3), np.log(1e15), 30_001)
+    eta = CMPFromMean().evaluate(log_mu, np.full_like(log_mu, nu))[0]
+    k = np.array(CMPCumulants(3).evaluate(eta, np.full_like(eta, nu)))
+    h = np.diff(eta)
+    step = h * (k[1][1:] + k[1][:-1]) / 2 - h**2 * np.diff(k[3]) / 12
+    assert np.all(np.abs(np.diff(k[0]) - step) <= 1e-9 * np.abs(k[0][1:]))
+
+
+@pytest.mark.parametrize("mu", [3e3, 1e6, 1e10, 1e15])
+def test_tails_and_quantiles_of_poisson(mu):
+    sd = np.sqrt(mu)
+    x = np.floor(mu + sd * np.array([-6.0, -2.0, -0.3, 0.0, 0.5, 3.0]))
+    eta = np.log(mu)
+    # SciPy's own error at these counts is some 1e-16 of them, in units of an sd.
+    rtol = 1e-9 + 3e-15 * sd
+    lower = np.exp(CMPTail(False, 1).evaluate(x, eta, 1.0)[0])
+    upper = np.exp(CMPTail(True, 1).evaluate(x, eta, 1.0)[0])
+    np.testing.assert_allclose(lower, stats.poisson.cdf(x, mu), rtol=20 * rtol)
+    np.testing.assert_allclose(upper, stats.poisson.sf(x, mu), rtol=20 * rtol)
+    q = np.array([1e-8, 0.01, 0.5, 0.9, 1 - 1e-8])
+    at = CMPQuantile().evaluate(q, eta, 1.0)[0]
+    # Cornish and Fisher's expansion, to the next term.
+    z = stats.norm.ppf(q)
+    bell = mu + sd * z + (z**2 - 1) / 6 + (z - z**3) / (72 * sd)
+    np.testing.assert_allclose(at, bell, rtol=0, atol=1.5 + 1e-7 * sd)
+
+
+@pytest.mark.parametrize("mu", [40.0, 3e3, 1e6, 1e12])
+def test_tails_and_quantiles_of_geometric(mu):
+    eta = -np.log1p(1 / mu)
+    x = np.floor(mu * np.array([0.0, 1e-3, 0.2, 1.0, 5.0, 60.0]))
+    np.testing.assert_allclose(CMPTail(True, 1).evaluate(x, eta, 0.0)[0], eta * (x + 1), rtol=1e-9)
+    lower = CMPTail(False, 1).evaluate(x, eta, 0.0)[0]
+    np.testing.assert_allclose(lower, np.log(-np.expm1(eta * (x + 1))), rtol=1e-9, atol=1e-25)
+    q = np.array([1e-3, 0.3, 0.9])
+    expected = np.ceil(np.log1p(-q) / eta) - 1
+    np.testing.assert_allclose(CMPQuantile().evaluate(q, eta, 0.0)[0], expected, rtol=1e-9, atol=1)
+
+
+@pytest.mark.parametrize("form", ["mu", "lam"])
+def test_prior_predictive_never_crashes(form):
+    """Under the wide priors with which pm.Poisson draws on."""
+    x = np.random.default_rng(1).normal(size=(50, 6))
+    with pm.Model():
+        beta = pm.Normal("beta", 0.0, 1.5, shape=6)
+        first = pm.math.exp(pm.math.sum(x * beta, axis=1))
+        pbs.CMP("y", **{form: first}, nu=pm.HalfNormal("nu", 2.0), shape=50)
+        draws = pm.sample_prior_predictive(300, random_seed=3)["prior"]["y"]
+    assert int(draws.min()) >= 0
+
+
+@pytest.fixture(scope="module")
+def wide_counts():
+    """Counts over three orders of magnitude, on which an optimiser's first step is a long one."""
+    rng = np.random.default_rng(5)
+    x = rng.uniform(0.0, 3.0, 60)
+    y = rng.poisson(np.exp(1.0 + 1.5 * x))
+    with pm.Model() as model:
+        intercept, slope = pm.Normal("intercept", 0, 10), pm.Normal("slope", 0, 10)
+        nu = pm.HalfNormal("nu", 3.0)
+        pbs.CMP("y", mu=pm.math.exp(intercept + slope * x), nu=nu, observed=y)
+    return model
+
+
+@pytest.mark.parametrize("start", [(2.0, 0.1, 1.0), (-4.0, -3.0, 10.0), (5.0, 3.0, 0.3)])
+def test_find_map_from_poor_starts(wide_counts, start):
+    """From where the first step lands at means of many millions: to what good starts find."""
+    logp = wide_counts.compile_logp()
+    names = ("intercept", "slope", "nu")
+    with wide_counts:
+        good, found = (
+            pm.find_MAP(
+                start=dict(zip(names, map(np.array, values), strict=True)), progressbar=False
+            )
+            for values in ((1.0, 1.5, 1.0), start)
+        )
+    heights = [logp({name: at[name] for name in at if name != "nu"}) for at in (good, found)]
+    assert heights[1] == pytest.approx(heights[0], abs=0.1)
