@@ -51,7 +51,8 @@ def _without_first_state(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, n
     n_sites, n_states, n_edges = layout.n_sites, layout.n_states, layout.n_edges
     d = layout.n_parameters
     site = np.arange(n_sites * n_states).reshape(n_sites, n_states)
-    kept = [site[:, 1:].ravel()]
+    has = layout.has_state
+    kept = [site[:, 1:][has[:, 1:]]]
     full = layout.coupling_kind == "full"
     if full:
         pair = layout.n_field + np.arange(n_edges * n_states**2).reshape(-1, n_states, n_states)
@@ -66,7 +67,7 @@ def _without_first_state(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, n
     affine[order, np.arange(len(order))] = 1.0
     constant[site[:, 0]] = 1.0
     for a in range(1, n_states):
-        affine[site[:, 0], column[site[:, a]]] = -1.0
+        affine[site[has[:, a], 0], column[site[has[:, a], a]]] = -1.0
     if full:
         first, second = layout.edges[:, 0], layout.edges[:, 1]
         for a in range(1, n_states):

@@ -34,8 +34,10 @@ __all__ = ["call_native", "draw", "native_symbol", "prepare"]
 LINEAR_RANGE = 500.0
 #: Step of the complex tangent; its product with exp(-LINEAR_RANGE) is still a normal number.
 _TANGENT_STEP = 1e-40
+#: A finite logarithm that stands for minus infinity.
+_FORBIDDEN = -1e9
 #: Raised whenever arguments of the C functions change: compiled callers are cached on disk.
-NATIVE_VERSION = 3
+NATIVE_VERSION = 4
 
 # For functions never called from Python: without wrappers and checks they compile in less time.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -153,6 +155,22 @@ def _gather(work, size, target, runs, first, last):
 
 
 @_inner
+def _finite_spread(values):
+    """Range of the finite logarithms of a field; not finite where there is none.
+
+    A forbidden state is an exact zero in every sum and, unlike a forbidden pair, leaves the ratios
+    of the messages that reach its site as they are.
+    """
+    low = np.inf
+    high = -np.inf
+    for value in values:
+        if value.real != -np.inf:
+            low = min(low, value.real)
+        high = max(high, value.real)
+    return high - low if high > -np.inf else np.inf
+
+
+@_inner
 def _spread_of(values):
     """Range of the logarithms in a small table; not finite where an entry is not."""
     low = values[0].real
@@ -172,7 +190,7 @@ def _needs_logs(h, J, steps):
         ranges[row] = _spread_of(J[row].ravel())
     bounds = np.zeros(len(steps.sites))
     for step in range(len(steps.sites)):
-        table = _spread_of(h[steps.sites[step]])
+        table = _finite_spread(h[steps.sites[step]])
         for k in range(steps.local_at[step], steps.local_at[step + 1], 3):
             table += ranges[steps.local[k]]
         for k in range(steps.factor_at[step] + 1, steps.factor_at[step + 1]):
@@ -252,8 +270,8 @@ def _log_sum(values, start, n_states):
         top = max(top, values[start + state].real)
     if top == -np.inf:
         return values[start]
-    total = values[start] * 0.0
-    for state in range(n_states):
+    total = np.exp(values[start] - top)
+    for state in range(1, n_states):
         total += np.exp(values[start + state] - top)
     return np.log(total) + top
 
@@ -411,7 +429,11 @@ def marginals_tangent(h, J, h_step, J_step, plan):
     if longest == 0.0:
         return np.zeros_like(h), np.zeros_like(J)
     turn = 1j * _TANGENT_STEP / longest
-    _, site_marginals, pair_marginals = _marginals(h + turn * h_step, J + turn * J_step, plan)
+    # Infinities have no complex exponential: what is forbidden becomes as good as that.
+    fields, couplings = np.maximum(h, _FORBIDDEN), np.maximum(J, _FORBIDDEN)
+    _, site_marginals, pair_marginals = _marginals(
+        fields + turn * h_step, couplings + turn * J_step, plan
+    )
     back = longest / _TANGENT_STEP
     return site_marginals.imag * back, pair_marginals.imag * back
 

@@ -16,7 +16,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.basic import register_canonicalize
 from pytensor.tensor.symbolic import TensorSymbolicOp
 
-from pymc_bayessum.graphs.statistics import PottsLayout, one_hot
+from pymc_bayessum.graphs.statistics import PottsLayout, one_hot, times
 from pymc_bayessum.normalizers.node import normalized
 
 __all__ = ["RowLogp", "row_logp", "symbolic_energy"]
@@ -48,7 +48,7 @@ class RowLogp(TensorSymbolicOp):
     def build_inner_graph(self, log_z, *pairs):
         """Write out the products."""
         energies = [
-            pt.sum(phi * theta, axis=-1) for phi, theta in zip(*_halves(pairs), strict=True)
+            pt.sum(times(phi, theta), axis=-1) for phi, theta in zip(*_halves(pairs), strict=True)
         ]
         return [sum(energies) - log_z]
 
@@ -82,12 +82,14 @@ def sum_statistics(fgraph: Any, node: Apply) -> list[Variable] | None:
         return None
     total = -len(pairs[0].data) * log_z
     for phi, theta in zip(*_halves(pairs), strict=True):
-        total += pt.sum(phi.data.sum(axis=0) * theta)
+        total += pt.sum(times(phi.data.sum(axis=0), theta))
     return [total.astype(node.outputs[0].type.dtype)]
 
 
 def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any, absolute: bool = True) -> Any:
     """Log-probability of each row, -inf where a state is out of range or log Z is not finite.
+
+    What is forbidden (-inf in ``h`` or ``J``) has -inf too, and no part in the gradient otherwise.
 
     No row can be more probable than one. Where an estimated log Z says so, by more than its error
     could, the parameters are far outside of what it answers for: -inf as well.
@@ -142,7 +144,7 @@ def _constant_row_logp(
     ]
     exists = pt.isfinite(log_z)
     if absolute and valid.any():
-        energy: Any = sum((part[valid].mean(axis=0) * theta).sum() for part, theta in parts)
+        energy: Any = sum(times(part[valid].mean(axis=0), theta).sum() for part, theta in parts)
         exists = pt.and_(exists, pt.le(energy - log_z, _slack(log_z)))
     pairs: list[Any] = []
     for part, theta in parts:
@@ -186,7 +188,7 @@ def _field_energy(layout: PottsLayout, states: Any, h: Any) -> Any:
         return pt.sum(h * values, axis=-1)
     if _n_batch(h, layout.field_shape):
         shared = h[..., None, :] if layout.field_kind == "shared" else h
-        return pt.sum(one_hot(states, layout.n_states) * shared, axis=(-2, -1))
+        return pt.sum(times(one_hot(states, layout.n_states), shared), axis=(-2, -1))
     if layout.field_kind == "shared":
         return pt.sum(h[states], axis=-1)
     return pt.sum(h[np.arange(layout.n_sites), states], axis=-1)
@@ -196,17 +198,21 @@ def _coupling_energy(layout: PottsLayout, states: Any, J: Any) -> Any:
     if layout.coupling_kind == "none" or not layout.n_edges:
         return np.float64(0.0)
     J = pt.as_tensor_variable(J)
+    if layout.scores is not None:
+        scores = pt.as_tensor_variable(np.where(layout.has_state, layout.scores, 0.0))
+        states = scores[np.arange(layout.n_sites), states]
     first, second = states[..., layout.edges[:, 0]], states[..., layout.edges[:, 1]]
     if layout.coupling_kind in ("scalar", "edge"):
-        agree = layout.decode(pt.eq(first, second).astype("int64"))
+        scored = layout.scores is not None
+        unit = first * second if scored else layout.decode(pt.eq(first, second).astype("int64"))
         if layout.coupling_kind == "scalar":
-            return J * pt.sum(agree, axis=-1)
-        return pt.sum(J * agree, axis=-1)
+            return times(pt.sum(unit, axis=-1), J)
+        return pt.sum(times(unit, J), axis=-1)
     if _n_batch(J, layout.coupling_shape):
         pairs = one_hot(first * layout.n_states + second, layout.n_states**2)
         flat = J.reshape((*[J.shape[axis] for axis in range(J.type.ndim - 2)], -1))
         flat = flat[..., None, :] if layout.coupling_kind == "shared" else flat
-        return pt.sum(pairs * flat, axis=(-2, -1))
+        return pt.sum(times(pairs, flat), axis=(-2, -1))
     if layout.coupling_kind == "shared":
         return pt.sum(J[first, second], axis=-1)
     return pt.sum(J[np.arange(layout.n_edges), first, second], axis=-1)

@@ -290,6 +290,8 @@ def listed_marginals(fields, couplings, plan):
     for exact in (False, True):
         if exact:
             top = _exact_top(fields, couplings, edges, n_first, first, second)
+        if top == -np.inf:
+            return -np.inf + _zero(fields), np.zeros_like(fields), np.zeros_like(couplings)
         by_second[:] = 0.0
         cross[:] = 0.0
         total = _zero(fields)

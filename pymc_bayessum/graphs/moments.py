@@ -268,12 +268,14 @@ def statistics_of_marginals(layout: PottsLayout, sites: Any, pairs: Any) -> np.n
             sites[..., 1] - sites[..., 0] if layout.spins else sites.reshape((*batch, -1))
         ),
     }[layout.field_kind]()
-    agree = np.trace(pairs, axis1=-2, axis2=-1)
-    agree = 2.0 * agree - pairs.sum(axis=(-1, -2)) if layout.spins else agree
+
+    def unit() -> np.ndarray:
+        return (pairs * layout.unit_couplings).sum(axis=(-1, -2))
+
     coupling = {
         "none": lambda: np.zeros((*batch, 0)),
-        "scalar": lambda: agree.sum(axis=-1, keepdims=True),
-        "edge": lambda: agree,
+        "scalar": lambda: unit().sum(axis=-1, keepdims=True),
+        "edge": unit,
         "shared": lambda: pairs.sum(axis=-3).reshape((*batch, -1)),
         "full": lambda: pairs.reshape((*batch, -1)),
     }[layout.coupling_kind]()

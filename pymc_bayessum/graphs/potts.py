@@ -6,18 +6,19 @@ from typing import Any
 import numba
 import numpy as np
 import pytensor.tensor as pt
-from pymc.distributions.distribution import Discrete, _support_point
+from pymc.distributions.distribution import Discrete, SymbolicRandomVariable, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
 from pytensor.compile.mode import optdb
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import walk
 from pytensor.graph.utils import MissingInputError
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.variable import TensorVariable
+from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.default_anchors import default_rule
@@ -205,26 +206,24 @@ def _no_normalizer(layout: PottsLayout) -> str:
     )
 
 
-def _with_known_shape(name: str, value: Any) -> Any:
+def _with_known_shape(value: Any) -> Any:
     """Write the lengths that named dimensions have now into the type of a symbolic parameter."""
     if not isinstance(value, TensorVariable) or None not in value.type.shape:
         return value
     lengths = constant_fold(tuple(value.shape), raise_not_constant=False)
-    try:
-        return pt.specify_shape(value, tuple(_length(length) for length in lengths))
-    except MissingInputError as error:
-        raise ValueError(
-            f"{name} must have a known shape, got {value.type.shape}: use pt.specify_shape"
-        ) from error
+    return pt.specify_shape(value, tuple(_length(length) for length in lengths))
 
 
-def _length(length: Any) -> int:
+def _length(length: Any) -> int | None:
     if isinstance(length, SharedVariable):
         return int(length.get_value())
     if isinstance(length, Constant):
         return int(length.data)
     if isinstance(length, Variable):
-        return int(length.eval(mode="FAST_COMPILE"))
+        try:
+            return int(length.eval(mode="FAST_COMPILE"))
+        except MissingInputError:  # the graph may know
+            return None
     return int(length)
 
 
@@ -251,14 +250,35 @@ def _positive(sweeps: Any) -> int:
     return int(sweeps)
 
 
-def _as_parameter(name: str, value: Any) -> Any:
+def _as_parameter(name: str, value: Any, may_forbid: bool) -> Any:
     """Check a parameter given as numbers, and resolve the shape of a symbolic one."""
     if value is None or isinstance(value, Variable):
-        return _with_known_shape(name, value)
+        return _with_known_shape(value)
     numbers = np.asarray(value, dtype=float)
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"{name} must be finite, got {numbers[~np.isfinite(numbers)][0]}")
+    wrong = ~(np.isfinite(numbers) | (may_forbid & np.isneginf(numbers)))
+    if wrong.any():
+        besides = " (-inf is allowed and forbids)" if may_forbid else ""
+        raise ValueError(f"{name} must be finite, got {numbers[wrong][0]}{besides}")
+    if numbers.ndim and np.isneginf(numbers).all(axis=-1).any() and name == "h":
+        raise ValueError("h must leave every site a state, got -inf for all states of one")
     return numbers
+
+
+def _forbids(*parameters: Any) -> bool:
+    """Whether -inf is written into parameters, or into what symbolic ones are computed from."""
+
+    def inputs(variable: Any) -> Any:
+        # Beyond random variables -inf is a bound of theirs, not a parameter of ours.
+        drawn = RandomVariable | SymbolicRandomVariable
+        node = variable.owner
+        return [] if node is None or isinstance(node.op, drawn) else node.inputs
+
+    reached = walk([pt.as_tensor_variable(part) for part in parameters], inputs)
+    return any(
+        bool(np.equal(part.data, -np.inf).any())
+        for part in reached
+        if isinstance(part, TensorConstant)
+    )
 
 
 def _apply(h: Any, J: Any, op: PottsRV, rng: Any = None, size: Any = None) -> TensorVariable:
@@ -285,6 +305,11 @@ class _GraphDistribution(Discrete):
         if normalizer is None:
             if data is None:
                 raise ValueError(f"{name}: {_no_normalizer(layout)}")
+            if _forbids(h, J):
+                raise ValueError(
+                    f"{name}: h or J hold -inf, and what is forbidden needs an exact sum. "
+                    f"{_no_normalizer(layout)}"
+                )
             normalizer = default_rule(layout, _complete_rows(data, layout.n_sites), h, J)
         op = cls.rv_type(layout, normalizer, _positive(kwargs.pop("sweeps", SWEEPS)))
         return super().__new__(cls, name, h, J, op, **kwargs)
@@ -321,7 +346,8 @@ class _GraphDistribution(Discrete):
             raise ValueError(
                 "edges must be given: (E, 2) integers, a networkx graph, or [] if none"
             )
-        h, J = _as_parameter("h", h), _as_parameter("J", J)
+        may_forbid = cls.rv_type is not IsingRV
+        h, J = _as_parameter("h", h, may_forbid), _as_parameter("J", J, may_forbid)
         if about.get("coupling") == "none":
             about["coupling"] = None
         if cls.rv_type is IsingRV:
@@ -350,7 +376,8 @@ class Potts(_GraphDistribution):
     a positive coupling makes neighbours agree. An edge ``(i, j)`` is read as ``J[x_i, x_j]`` in
     the orientation given; nothing is symmetrised. Adding a constant to a row of ``h``, or moving
     a field between ``h`` and ``J``, does not change the model: fix it by the prior (or
-    ``pm.ZeroSumNormal``).
+    ``pm.ZeroSumNormal``). Minus infinity forbids a state of a site (in ``h``) or a pair of states
+    (in ``J``), wherever the sum is exact.
 
     Parameters
     ----------
@@ -365,7 +392,8 @@ class Potts(_GraphDistribution):
     edges : array_like of int, shape (E, 2), or networkx.Graph
         See :mod:`pymc_bayessum.graphs`; ``[]`` for independent sites.
     n_sites, n_states : int, optional
-        Where the shapes of ``h``, ``J`` and ``observed`` do not tell.
+        Where the shapes of ``h``, ``J`` and ``observed`` do not tell. Symbolic parameters whose
+        lengths are unknown (``X @ beta``) get those of the graph.
     coupling : {"scalar", "edge", "shared", "full"}, optional
         Which of the four forms ``J`` has, for a batch of couplings whose shape leaves it open.
     normalizer : None, "exact", or a rule

@@ -37,6 +37,8 @@ __all__ = [
 SWEEPS = 200
 #: Spread of log weights within one conditional up to which products are used instead of logs.
 _PRODUCT_RANGE = 600.0
+#: A deficit of log weight that no chain accepts while it has a choice.
+_FORBIDDEN = 1e5
 
 SamplerName = Literal["exact", "swendsen-wang", "gibbs"]
 
@@ -83,9 +85,8 @@ def choose_sampler(
 def _is_ferromagnetic(layout: PottsLayout, J: Any) -> bool:
     """Whether all couplings reward agreement, and nothing else."""
     kinds = ("none", "scalar", "edge")
-    return layout.coupling_kind in kinds and bool(
-        np.all(np.asarray(J if J is not None else 0) >= 0)
-    )
+    alike = layout.coupling_kind in kinds and layout.scores is None
+    return alike and bool(np.all(np.asarray(J if J is not None else 0) >= 0))
 
 
 def sample_exact(
@@ -118,7 +119,11 @@ def sample_exact(
     plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
     fields, couplings = _full(layout, h, J)
     prepared = _prepared(plan, fields.tobytes(), couplings.tobytes())
-    return plan.draw(prepared, n, rng)
+    draws = plan.draw(prepared, n, rng)
+    # Where anything is allowed at all, draws are.
+    if np.isneginf(layout.energy(draws[:1], h, J)).any():
+        raise ValueError("h and J forbid every state (-inf): there is nothing to draw")
+    return draws
 
 
 @lru_cache(maxsize=16)
@@ -340,7 +345,8 @@ def _fields(layout: PottsLayout, h: Any) -> np.ndarray:
     fields = layout.expand_field(h)
     if fields.ndim != 2:
         raise ValueError("h and J must be one set of parameters, not a batch")
-    return np.ascontiguousarray(fields if layout.field_kind == "full" else fields[:1])
+    alike = layout.field_kind != "full" and layout.has_state.all()
+    return np.ascontiguousarray(fields[:1] if alike else fields)
 
 
 def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
@@ -358,30 +364,37 @@ def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
     """
     fields = _fields(layout, h)
     own = fields - fields.max(axis=1, keepdims=True)
+    # A forbidden state has the factor zero; it needs no logarithms.
+    least = own.min(axis=1, where=np.isfinite(own), initial=0.0)
     start, site, _ = adjacency(layout.edges, layout.n_sites)
     powers, pairs = np.empty(0), np.empty((0, layout.n_states, layout.n_states))
     most = int(np.diff(start).max(initial=0))
     strength = _strength(layout, J)
-    if strength is not None and strength.ndim == 0:
+    if strength is not None and strength.ndim == 0 and np.isfinite(strength):
         rungs = np.arange(max(most, 1) + 1) * float(strength)
-        spread = float(np.ptp(rungs) - own.min())
+        spread = float(np.ptp(rungs) - least.min())
         if spread <= _PRODUCT_RANGE:
             return Sites(start, site, np.exp(own), np.exp(rungs - rungs.max()), pairs, False)
     _, couplings = _full(layout, h, J)
     table = neighbours(couplings, layout.edges, layout.n_sites).table
     pairs = table - table.max(axis=(1, 2), keepdims=True, initial=-np.inf)
     owner = np.repeat(np.arange(layout.n_sites), np.diff(start))
-    spreads = np.broadcast_to(-own.min(axis=1), layout.n_sites).copy()
+    spreads = np.broadcast_to(-least, layout.n_sites).copy()
     np.add.at(spreads, owner, -pairs.min(axis=(1, 2), initial=0.0))
     logs = not bool(np.all(spreads <= _PRODUCT_RANGE))
-    if not logs:
+    if logs:
+        # Finite, so that a chain that starts among forbidden pairs still finds the way out.
+        depth = _FORBIDDEN + 10.0 * (most * np.ptp(pairs[np.isfinite(pairs)]) - least.min())
+        own = np.where(np.isneginf(own), -depth * (1.0 + most), own)
+        pairs = np.where(np.isneginf(pairs), -depth, pairs)
+    else:
         own, pairs = np.exp(own), np.exp(pairs)
     return Sites(start, site, np.ascontiguousarray(own), powers, pairs, logs)
 
 
 def _strength(layout: PottsLayout, J: Any) -> np.ndarray | None:
     """Return what agreement is worth, () or (E,); None where couplings are tables."""
-    if layout.coupling_kind in ("shared", "full"):
+    if layout.coupling_kind in ("shared", "full") or layout.scores is not None:
         return None
     # Spins: J x_i x_j is 2 J [x_i = x_j] less a constant.
     value = np.asarray(0.0 if J is None else J, dtype=float)

@@ -8,6 +8,8 @@ and an edge ``(i, j)`` is read in the orientation given: ``J_ij[x_i, x_j]``; not
 symmetrised. It is an exponential family, ``E(x) = theta . phi(x)``, and how long ``theta`` is
 depends on how ``h`` and ``J`` were given: a shared field and one coupling on a lattice of any size
 have ``S + 1`` parameters. A :class:`PottsLayout` remembers the kinds and translates.
+
+Minus infinity forbids: a state of a site (in ``h``) or a pair of states of an edge (in ``J``).
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ from pytensor.graph.basic import Variable
 from pymc_bayessum.graphs.layouts import as_edges
 from pymc_bayessum.graphs.sweeps import agreements, over_chains
 
-__all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "one_hot", "potts_layout"]
+__all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "one_hot", "potts_layout", "times"]
 
 FieldKind = Literal["none", "scalar", "shared", "full"]
 CouplingKind = Literal["none", "scalar", "edge", "shared", "full"]
@@ -81,6 +83,10 @@ class PottsLayout:
     spins : bool
         States are written -1 and +1 instead of 0 and 1, and ``E(x) = sum h_i x_i + sum J_ij x_i
         x_j``.
+    scores : ndarray, shape (L, S), optional
+        States have scores, and couplings (one number, or one an edge) multiply these: ``J_ij *
+        scores[i, x_i] * scores[j, x_j]``. NaN is a state that the site does not have; such states
+        come last.
 
     Examples
     --------
@@ -100,6 +106,7 @@ class PottsLayout:
     field_kind: FieldKind
     coupling_kind: CouplingKind
     spins: bool = False
+    scores: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check the kinds and freeze the edges."""
@@ -107,7 +114,8 @@ class PottsLayout:
         edges.setflags(write=False)
         object.__setattr__(self, "edges", edges)
         fields = ("none", "scalar", "full") if self.spins else ("none", "shared", "full")
-        couplings = ("none", "scalar", "edge") + (() if self.spins else ("shared", "full"))
+        numbers = self.spins or self.scores is not None
+        couplings = ("none", "scalar", "edge") + (() if numbers else ("shared", "full"))
         if self.field_kind not in fields:
             raise ValueError(f"field_kind must be one of {fields}, got {self.field_kind!r}")
         if self.coupling_kind not in couplings:
@@ -120,11 +128,21 @@ class PottsLayout:
             raise ValueError(
                 f"n_sites and n_states must be positive, got {self.n_sites}, {self.n_states}"
             )
+        if self.scores is not None:
+            scores = np.array(self.scores, dtype=float)
+            if self.spins or scores.shape != (self.n_sites, self.n_states):
+                raise ValueError(
+                    f"scores must have shape {(self.n_sites, self.n_states)} and are not for "
+                    f"spins, got {scores.shape}"
+                )
+            scores.setflags(write=False)
+            object.__setattr__(self, "scores", scores)
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
         kinds = self.field_kind, self.coupling_kind, self.spins
-        return self.n_sites, self.n_states, *kinds, self.edges.tobytes()
+        scores = None if self.scores is None else self.scores.tobytes()
+        return self.n_sites, self.n_states, *kinds, scores, self.edges.tobytes()
 
     def __eq__(self, other: object) -> bool:
         """Compare sizes, kinds and edges."""
@@ -173,6 +191,22 @@ class PottsLayout:
         """Length of ``theta`` and of ``phi(x)``."""
         return self.n_field + self.n_coupling
 
+    @cached_property
+    def has_state(self) -> np.ndarray:
+        """Which site has which states, (L, S): all of them, unless scores say otherwise."""
+        if self.scores is None:
+            return np.ones((self.n_sites, self.n_states), dtype=bool)
+        return ~np.isnan(self.scores)
+
+    @cached_property
+    def unit_couplings(self) -> np.ndarray:
+        """What a coupling of one is worth in each pair of states, (E, S, S)."""
+        if self.scores is not None:
+            scores = np.where(self.has_state, self.scores, 0.0)
+            return scores[self.edges[:, 0], :, None] * scores[self.edges[:, 1], None, :]
+        pair = _SPIN_PRODUCTS if self.spins else np.eye(self.n_states)
+        return np.broadcast_to(pair, (self.n_edges, *pair.shape))
+
     def encode(self, x: Any) -> Any:
         """Observed values to states 0 .. S-1 (spins -1, +1 to 0, 1); no range check."""
         return (x + 1) // 2 if self.spins else x
@@ -186,7 +220,8 @@ class PottsLayout:
         xp = _namespace(x)
         if self.spins:
             return xp.all(xp.eq(abs(x), 1) if xp is pt else np.abs(x) == 1, axis=-1)
-        return xp.all((x >= 0) & (x < self.n_states), axis=-1)
+        n_states = self.n_states if self.scores is None else self.has_state.sum(axis=1)
+        return xp.all((x >= 0) & (x < n_states), axis=-1)
 
     def _checked(self, states: Any) -> np.ndarray:
         values = np.asarray(states)
@@ -257,6 +292,11 @@ class PottsLayout:
     def _coupling_statistics(self, states: np.ndarray) -> np.ndarray:
         if self.coupling_kind == "none":
             return np.zeros((len(states), 0))
+        if self.scores is not None:
+            scores = np.where(self.has_state, self.scores, 0.0)[np.arange(self.n_sites), states]
+            products = scores[:, self.edges[:, 0]] * scores[:, self.edges[:, 1]]
+            scalar = self.coupling_kind == "scalar"
+            return products.sum(axis=1, keepdims=True) if scalar else products
         if self.coupling_kind == "scalar":
             agree = np.empty((len(states), 1))
             over_chains(agreements, len(states), states, self.edges, agree[:, 0])
@@ -315,7 +355,7 @@ class PottsLayout:
     def expand_field(self, h: Any) -> Any:
         """``h`` in full, ``(..., L, S)``; NumPy or symbolic."""
         if self.field_kind == "none":
-            return np.zeros((self.n_sites, self.n_states))
+            return np.where(self.has_state, 0.0, -np.inf)
         xp = _namespace(h)
         values = _as_array(h)
         if self.spins:
@@ -323,24 +363,23 @@ class PottsLayout:
                 values = values[..., None] * np.ones(self.n_sites)
             return values[..., None] * _SPIN_SIGNS
         if self.field_kind == "shared":
-            return values[..., None, :] * xp.ones((self.n_sites, 1))
-        return values
+            values = values[..., None, :] * xp.ones((self.n_sites, 1))
+        if self.has_state.all():
+            return values
+        return (pt.switch if xp is pt else np.where)(self.has_state, values, -np.inf)
 
     def expand_coupling(self, J: Any) -> Any:
         """``J`` in full, ``(..., E, S, S)``; NumPy or symbolic."""
-        pair = _SPIN_PRODUCTS if self.spins else np.eye(self.n_states)
         if self.coupling_kind == "none":
             return np.zeros((self.n_edges, self.n_states, self.n_states))
         values = _as_array(J)
         if self.coupling_kind == "full":
             return values
-        if self.coupling_kind == "edge":
-            return values[..., None, None] * pair
+        if self.coupling_kind == "shared":
+            return values[..., None, :, :] * np.ones((self.n_edges, 1, 1))
         if self.coupling_kind == "scalar":
-            return values[..., None, None, None] * np.broadcast_to(
-                pair, (self.n_edges, *pair.shape)
-            )
-        return values[..., None, :, :] * np.ones((self.n_edges, 1, 1))
+            values = values[..., None]
+        return times(self.unit_couplings, values[..., None, None])
 
     def energy(self, states: Any, h: Any, J: Any) -> np.ndarray:
         """Energies ``E(x)`` of rows of states for numeric parameters.
@@ -357,8 +396,9 @@ class PottsLayout:
         ndarray, shape (N,)
         """
         states = self._checked(states)
-        if self.n_parameters <= 64:
-            return self.statistics(states) @ self.flatten(h, J)
+        if self.n_parameters <= 64 and self.has_state.all():
+            phi, theta = self.statistics(states), self.flatten(h, J)
+            return times(phi, theta).sum(axis=1) if np.isneginf(theta).any() else phi @ theta
         fields, couplings = self.expand(h, J)
         site = fields[np.arange(self.n_sites), states].sum(axis=1)
         first, second = states[:, self.edges[:, 0]], states[:, self.edges[:, 1]]
@@ -369,6 +409,32 @@ def one_hot(index: Any, size: int) -> Any:
     """Return indicators of 0 .. size-1 along a new last axis; NumPy or symbolic."""
     equal = pt.eq if isinstance(index, Variable) else np.equal
     return equal(index[..., None], np.arange(size))
+
+
+def times(factor: Any, value: Any) -> Any:
+    """Return a product in which zero times minus infinity is zero; NumPy or symbolic.
+
+    Parameters
+    ----------
+    factor : array_like or TensorVariable
+        Finite.
+    value : array_like or TensorVariable
+        A parameter, of which -inf forbids what the factor counts.
+
+    Returns
+    -------
+    ndarray or TensorVariable
+
+    Examples
+    --------
+    >>> times(np.array([0.0, 2.0]), np.array([-np.inf, 3.0])).tolist()
+    [0.0, 6.0]
+    """
+    if not isinstance(factor, Variable) and np.all(factor):
+        return factor * value
+    if _namespace(factor, value) is pt:
+        return factor * pt.switch(pt.eq(factor, 0), 0.0, value)
+    return factor * np.where(np.equal(factor, 0), 0.0, value)
 
 
 def _ravel(xp: Any, array: Any, n_core: int, size: int) -> Any:
@@ -395,6 +461,16 @@ def _fits(shape: tuple[int | None, ...], core: tuple[int, ...]) -> bool:
         return False
     tail = shape[len(shape) - len(core) :]
     return all(got is None or got == want for got, want in zip(tail, core, strict=True))
+
+
+def _with_core(value: Any, core: tuple[int, ...]) -> Any:
+    """Write the lengths that the graph tells into the type of a symbolic parameter."""
+    if (
+        not isinstance(value, Variable)
+        or _static_shape(value)[value.type.ndim - len(core) :] == core
+    ):
+        return value
+    return pt.specify_shape(value, (*[None] * (value.type.ndim - len(core)), *core))
 
 
 def _agreed(name: str, candidates: dict[str, int | None]) -> int | None:
@@ -497,6 +573,7 @@ def potts_layout(
     edges : array_like of int, shape (E, 2), or networkx.Graph
     n_sites, n_states : int, optional
         Needed only where the shapes of ``h``, ``J``, ``observed`` and ``edges`` do not tell.
+        Lengths of symbolic parameters that are not known are taken from these.
     observed : array_like, shape (..., L), optional
         Data, only its shape is used.
     coupling : {"scalar", "edge", "shared", "full"}, optional
@@ -521,9 +598,9 @@ def potts_layout(
     J = None if J is None else _as_array(J)
     h_shape = () if h is None else _static_shape(h)
     J_shape = () if J is None else _static_shape(J)
-    rows = h_shape[-2] if len(h_shape) >= 2 and h_shape[-2] != 1 else None
     # A field of one row is that of all sites, or of the only one where nothing says otherwise.
-    single_row = len(h_shape) >= 2 and rows is None
+    single_row = len(h_shape) >= 2 and h_shape[-2] == 1
+    rows = h_shape[-2] if len(h_shape) >= 2 and not single_row else None
     length = _row_length(observed)
     known = {"n_sites": n_sites, "h": rows, "observed": length}
     sites = _count_sites(edges, known, single_row)
@@ -545,10 +622,12 @@ def potts_layout(
     elif len(h_shape) >= 2 and h_shape[-2] != 1:
         field_kind = "full"
         h = h * np.ones(states) if h_shape[-1] == 1 and states != 1 else h
+        h = _with_core(h, (sites, states))
     else:
         field_kind = "shared"
         h = h[..., 0, :] if len(h_shape) >= 2 else h
         h = h * np.ones(states) if not h_shape or (h_shape[-1] == 1 and states != 1) else h
+        h = _with_core(h, (states,))
     batch = _static_shape(h)[: -{"none": 1, "shared": 1, "full": 2}[field_kind]]
     batch = () if field_kind == "none" else batch
 
@@ -579,7 +658,8 @@ def _canonical_coupling(
         J = J[0]
     if kind is None and len(shape) == 3 and shape[0] == 1 and n_edges != 1 and "shared" in cores:
         J = J[0]
-    return J, _coupling_of(J, cores, batch, kind)
+    kind = _coupling_of(J, cores, batch, kind)
+    return _with_core(J, cores[kind]), kind
 
 
 def ising_layout(
@@ -626,13 +706,14 @@ def ising_layout(
     if h is None:
         field_kind: FieldKind = "none"
         h = np.zeros(())
-    elif rows is None and not (h_shape and sites == 1):
+    elif not h_shape or (h_shape[-1] == 1 and sites != 1):
         field_kind = "scalar"
         h = h[..., 0] if h_shape else h
         batch = h_shape[:-1]
     else:
         field_kind = "full"
         batch = h_shape[:-1]
+        h = _with_core(h, (sites,))
     cores: dict[CouplingKind, tuple[int, ...]] = {"scalar": (), "edge": (len(pairs),)}
     J, coupling_kind = _canonical_coupling(J, cores, batch, coupling)
     return PottsLayout(sites, 2, pairs, field_kind, coupling_kind, spins=True), h, J

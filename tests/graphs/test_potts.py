@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymc.distributions.distribution import support_point
 from pytensor.graph import FunctionGraph, rewrite_graph
+from pytensor.graph.traversal import explicit_graph_inputs
 from scipy.special import ellipk
 
 import pymc_bayessum as pbs
@@ -347,7 +348,7 @@ OTHER = ExactNormalizer(PottsLayout(L, S, EDGES, "shared", "edge"))
             r"width 39, .*limit is 5e\+08 entries.*anchored_rule",
         ),
         (lambda: pm.logp(pbs.Ising.dist(0.1, 0.1, WIDE), np.ones(40)), "elimination width 39"),
-        (lambda: pbs.Potts.dist(pt.dmatrix("h"), 0.1, EDGES), "h must have a known shape"),
+        (lambda: pbs.Potts.dist(pt.dmatrix("h"), 0.1, EDGES), "n_states cannot be told from"),
         (lambda: pbs.Ising.dist(0.1, 0.1, EDGES, n_states=3), "n_states of an Ising model is 2"),
         (
             lambda: pbs.Potts.dist(FIELDS["shared"], 0.1, EDGES, normalizer=OTHER),
@@ -443,6 +444,86 @@ def test_numpyro_recovers_a_lattice():
         )  # fmt: skip
     recovers(trace.posterior, TRUTH)
     assert int(trace.sample_stats["diverging"].sum()) == 0
+
+
+def autologistic(X, edges):
+    """Fields by a regression whose rows are data, all lengths unknown to the graph of PyTensor."""
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=X.shape[1])
+        fields = pm.Data("X", X) @ beta
+        y = np.where(rng.random((2, len(X))) < 0.5, 1, -1)
+        pbs.Ising("y", fields, pm.Normal("J"), edges, observed=y)
+    return model
+
+
+def test_fields_by_regression_on_data_that_may_change():
+    X = RNG.normal(size=(L, 2))
+    model = autologistic(X, EDGES)
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    data = np.asarray(model.rvs_to_values[model["y"]].data)
+    layout = PottsLayout(L, 2, EDGES, "full", "scalar", spins=True)
+    point = {"beta": np.array([0.4, -0.7]), "J": np.array(0.3)}
+    prior = sum(-0.5 * value**2 - 0.5 * np.log(2 * np.pi) for value in (0.4, -0.7, 0.3))
+    for rows in (X, 2.0 * X[::-1]):
+        with model:
+            pm.set_data({"X": rows})
+        expected = exact_logp(layout, rows @ point["beta"], 0.3, data).sum() + prior
+        assert logp(point) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "kinds"),
+    [
+        (lambda h, J: pbs.Ising.dist(h["v"], J["v"], EDGES), ("full", "edge")),
+        (lambda h, J: pbs.Ising.dist(h["v"], 0.3, [(0, 1)], n_sites=L), ("full", "scalar")),
+        (lambda h, J: pbs.Potts.dist(h["v"], J["v"], EDGES, n_states=S), ("shared", "edge")),
+        (lambda h, J: pbs.Potts.dist(h["m"], J["m"], EDGES, n_states=S), ("full", "shared")),
+        (lambda h, J: pbs.Potts.dist(h["m"], J["t"], EDGES, n_states=S), ("full", "full")),
+    ],
+)
+def test_lengths_that_only_the_graph_knows(make, kinds):
+    h, J = ({"v": pt.dvector(name), "m": pt.dmatrix(name), "t": pt.dtensor3(name)} for name in "hJ")
+    rv = make(h, J)
+    layout = rv.owner.op.layout
+    assert (layout.field_kind, layout.coupling_kind) == kinds
+    fields, couplings = RNG.normal(size=layout.field_shape), RNG.normal(size=layout.coupling_shape)
+    if layout.coupling_shape == ():
+        couplings = 0.3
+    given = dict(zip([*h.values(), *J.values()], 3 * [fields] + 3 * [couplings], strict=True))
+    x = layout.decode(all_states(L, layout.n_states)[:5])
+    logp = pm.logp(rv, x)
+    used = {v: given[v] for v in explicit_graph_inputs([logp]) if v in given}
+    np.testing.assert_allclose(
+        evaluate(logp, used), exact_logp(layout, fields, couplings, x), atol=1e-10
+    )
+
+
+def test_lengths_that_do_not_fit_the_graph():
+    h = pt.dvector("h")
+    logp = pm.logp(pbs.Ising.dist(h, 0.3, EDGES), np.ones(L, dtype=int))
+    with pytest.raises(AssertionError, match="SpecifyShape"):
+        evaluate(logp, {h: np.zeros(L - 1)})
+    with pytest.raises(ValueError, match="n_sites cannot be told from an empty graph"):
+        pbs.Ising.dist(h, edges=[])
+
+
+def test_several_images_of_one_lattice():
+    """Rows are independent given the parameters: their log-probabilities add up."""
+    images = np.random.default_rng(4).integers(0, S, size=(3, L))
+    with pm.Model() as model:
+        J = pm.Normal("J")
+        pbs.Potts("x", FIELDS["shared"], J, EDGES, observed=images)
+    layout = PottsLayout(L, S, EDGES, "shared", "scalar")
+    rows = exact_logp(layout, FIELDS["shared"], 0.4, images)
+    total = model.compile_logp(vars=[model["x"]], mode="FAST_COMPILE")({"J": np.array(0.4)})
+    assert total == pytest.approx(rows.sum())
+    with model:
+        prior = pm.sample_prior_predictive(4, random_seed=0)
+        trace = xr.DataTree.from_dict({"posterior": prior.prior.to_dataset()})
+        pm.compute_log_likelihood(trace, progressbar=False)
+    assert trace.log_likelihood["x"].shape == (1, 4, 3)
+    assert prior.prior_predictive["x"].shape == (1, 4, 3, L)
 
 
 def test_one_site_alone():
