@@ -5,6 +5,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from scipy import stats
+from scipy.special import gammaln, logsumexp
 
 import pymc_bayessum as pbs
 from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean, CMPQuantile, CMPTail
@@ -138,8 +139,6 @@ def test_the_known_holes_are_closed():
     mode, nu = 384.3548071328624, 0.16127286579217218
     log_z, mean, _ = CMPCumulants(1).evaluate(nu * np.log(mode), nu)
     x = np.arange(6000.0)
-    from scipy.special import gammaln, logsumexp
-
     assert float(log_z) == pytest.approx(logsumexp(x * nu * np.log(mode) - nu * gammaln(x + 1)))
     assert 384 < float(mean) < 390
 
@@ -225,3 +224,17 @@ def test_find_map_from_poor_starts(wide_counts, start):
         )
     heights = [logp({name: at[name] for name in at if name != "nu"}) for at in (good, found)]
     assert heights[1] == pytest.approx(heights[0], abs=0.1)
+
+
+def test_jax_far_in_the_tail():
+    jax = pytest.importorskip("jax")
+    from pymc_bayessum.counts.cmp_sums import jax_ops
+
+    eta = CMPFromMean().evaluate(np.log(0.02), 19.0)[0]
+    counts = np.arange(60.0)
+    terms = counts * eta - 19.0 * gammaln(counts + 1)
+    x = np.array([0.0, 1.0, 2.0, 5.0])
+    with jax.enable_x64(True):
+        ours = jax_ops.log_tail(True, 1, x, np.full(4, eta), np.full(4, 19.0))[0]
+    expected = [logsumexp(terms[int(k) + 1 :]) - logsumexp(terms) for k in x]
+    np.testing.assert_allclose(ours, expected, rtol=1e-12)
