@@ -26,6 +26,8 @@ __all__ = ["default_rule"]
 
 #: Prior draws that tell which parameters a model has.
 PRIOR_DRAWS = 200
+#: Rows from which on data are varied enough to start all chains from.
+MANY_ROWS = 50
 
 
 def default_rule(
@@ -92,10 +94,24 @@ def default_rule(
         prior,
         start,
         rng=as_generator(rng),
-        chains=states,
+        chains=_first_states(layout, states),
         progressbar=progressbar,
         kind=AnchoredRule,
     )
+
+
+def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:
+    """States to start chains from: the data, and of few rows ordered and random ones beside them.
+
+    Chains that start alike would agree even where they do not mix, as at a first-order transition.
+    """
+    if len(states) >= MANY_ROWS:
+        return states
+    ordered = np.repeat(np.arange(layout.n_states)[:, None], layout.n_sites, axis=1)
+    random = np.random.default_rng(0).integers(0, layout.n_states, ordered.shape)
+    n = max(len(states), layout.n_states)
+    rows = [part[np.arange(n) % len(part)] for part in (states, ordered, states, random)]
+    return np.stack(rows, axis=1).reshape(-1, layout.n_sites)
 
 
 def _prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:

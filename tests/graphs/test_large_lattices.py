@@ -98,3 +98,16 @@ def test_three_states_with_a_field_of_a_wide_image():
     assert report["mean_error"] <= 0.03
     assert report["sd_error"] <= 0.03
     assert not report["flagged"]
+
+
+def test_chains_that_stay_apart_are_told():
+    """Couplings given as a table leave Gibbs sweeps alone, which do not turn an ordered lattice."""
+    layout = PottsLayout(400, 2, graphs.grid(20, 20), "shared", "shared")
+    scalar = PottsLayout(400, 2, layout.edges, "none", "scalar")
+    x = sample_states(scalar, None, 1.4, 1, np.random.default_rng(4), 300, "swendsen-wang")
+    with pm.Model():
+        h, J = pm.Normal("h") * np.array([0.0, 1.0]), pm.HalfNormal("J") * np.eye(2)
+    with pytest.warns(UserWarning, match="do not agree"):
+        rule = default_rule(layout, x, h, J, progressbar=False)
+    assert not rule.settled
+    assert rule.report()["flagged"]

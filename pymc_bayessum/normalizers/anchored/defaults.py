@@ -122,7 +122,7 @@ def default_anchored[A: Anchored](
     if not converged:
         trouble = "the posterior mode was not reached"
     elif not rule.settled:
-        trouble = "chains had not settled when draws began"
+        trouble = "chains had not settled, or do not agree"
     elif rule.misses_target and rule.precision is not None:
         trouble = (
             f"draws may leave {rule.precision.mean:.2g} sds of error in the posterior's mean and "
@@ -238,10 +238,10 @@ def _around_the_mode[A: Anchored](
         found = posterior_precision(rule, parts, data, prior, mode)
         excess = found.excess(target)
         report(f"{len(walks)} anchors, {rule.n_nodes} draws: within {found.mean:.2g} sd")
-        if excess <= 1.0 or rounds >= most:
+        steady = all(walk.is_steady for walk in walks)
+        if excess <= 1.0 or rounds >= most or not steady:
             break
         rounds = min(most, int(np.ceil(rounds * np.clip(1.1 * excess**2, 1.3, 4.0))))
-    steady = all(walk.is_steady for walk in walks)
     return replace(rule, precision=found, settled=rule.settled and steady), mode.converged
 
 

@@ -23,7 +23,7 @@ __all__ = ["CHAINS", "Walk", "chains_for", "mean_statistics", "some_of"]
 #: Chains that are run side by side, at most.
 CHAINS = 500
 #: Chains by the size of a state, up to which they are used.
-CHAINS_BY_SIZE = ((CHAINS, 512), (100, 4096), (50, 16_384), (25, 65_536), (13, np.inf))
+CHAINS_BY_SIZE = ((CHAINS, 512), (100, 1024), (50, 8192), (25, 32_768), (13, np.inf))
 #: Sets of chains whose separate means tell the error of the whole.
 N_BATCHES = 10
 #: Sweeps after which burn-in ends whether energies have settled or not.
@@ -32,6 +32,8 @@ LONGEST_BURN_IN = 4000
 LONGEST_SPACING = 30
 #: Numbers of statistics up to which each is watched, beside the energy.
 FEW_STATISTICS = 8
+#: Draws of each chain from which on that can be told.
+FEWEST_ROUNDS = 8
 #: Standard errors by which early and late draws may differ.
 UNSTEADY = 5.0
 #: Numbers of statistics that are held at once.
@@ -51,7 +53,7 @@ def chains_for(states: np.ndarray) -> int:
     --------
     >>> import numpy as np
     >>> [chains_for(np.zeros((1, side**2))) for side in (16, 100, 500)]
-    [500, 50, 13]
+    [500, 25, 13]
     """
     size = int(np.prod(states.shape[1:]))
     return next(count for count, most in CHAINS_BY_SIZE if size <= most)
@@ -148,13 +150,18 @@ class Walk:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the first quarter of the draws and the last half have the same mean."""
+        """Whether early and late draws have the same mean, and all chains the same."""
         rows = self.rows
-        if self.chain is None or len(rows) < 8:
+        n = len(rows)
+        if self.chain is None or n < FEWEST_ROUNDS:
             return True
-        moved = rows[: len(rows) // 4].mean(axis=0) - rows[len(rows) // 2 :].mean(axis=0)
+        moved = rows[: n // 4].mean(axis=0) - rows[n // 2 :].mean(axis=0)
         noise = moved.std(axis=0, ddof=1) / np.sqrt(self.n_chains) + 1e-12
-        return bool((np.abs(moved.mean(axis=0)) < UNSTEADY * noise).all())
+        drift = np.abs(moved.mean(axis=0)) / noise
+        # Chains that each stay in a part of their own differ by more than their draws explain.
+        within, between = rows.var(axis=0).mean(axis=0), rows.mean(axis=0).var(axis=0, ddof=1)
+        apart = between - 3.0 * within / n > 0.1 * within + 1e-12
+        return bool((drift < UNSTEADY).all() and not apart.any())
 
     @property
     def batch_means(self) -> np.ndarray:
