@@ -417,6 +417,11 @@ class ExactNormalizer:
         return self.plan.width
 
     @property
+    def is_absolute(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def predicted_error(self) -> float:
         """Zero, up to rounding."""
         return 0.0

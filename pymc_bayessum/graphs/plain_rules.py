@@ -62,14 +62,9 @@ class RuleNormalizer:
             raise ValueError("normalizer has nodes with states that the model does not have")
 
     @property
-    def predicted_error(self) -> float:
-        """Not known before the parameters are: see its report."""
-        return float("nan")
-
-    @property
-    def reach(self) -> str:
-        """Parameters whose mass the nodes can see."""
-        return f"parameters whose mass {len(self.rule)} fixed nodes can see"
+    def is_absolute(self) -> bool:
+        """Always."""
+        return True
 
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z."""
@@ -92,6 +87,5 @@ class RuleNormalizer:
             "normalizer": "rule",
             "n_nodes": len(self.rule),
             "variance": float(self.rule.variance),
-            "predicted_error": self.predicted_error,
-            "reach": self.reach,
+            "reach": f"parameters whose mass {len(self.rule)} fixed nodes can see",
         }

@@ -118,8 +118,8 @@ def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **
     if op.normalizer is None:
         raise ValueError(_no_normalizer(layout))
     h, J = _drop_single(h, len(layout.field_shape)), _drop_single(J, len(layout.coupling_shape))
-    absolute = getattr(op.normalizer, "is_absolute", True)
-    return row_logp(layout, value, h, J, _log_z(op.normalizer, layout, h, J), absolute)
+    log_z = _log_z(op.normalizer, layout, h, J)
+    return row_logp(layout, value, h, J, log_z, op.normalizer.is_absolute)
 
 
 def _drop_single(value: Any, n_core: int) -> Any:

@@ -42,18 +42,11 @@ class GraphNormalizer(Protocol):
         """The model it normalises."""
 
     @property
-    def predicted_error(self) -> float:
-        """Predicted standard error of log Z within its reach; zero when exact."""
-
-    @property
-    def reach(self) -> str:
-        """One line: for which parameters it answers, and up to where."""
+    def is_absolute(self) -> bool:
+        """Whether log Z is known, and not up to a constant only."""
 
     def log_z(self, h: Any, J: Any) -> Variable:
         """Symbolic log Z, one for each leading batch index of the parameters."""
-
-    def report(self) -> dict[str, Any]:
-        """Tell what there is to know before trusting it, as plain values."""
 
 
 def _namespace(*arrays: Any) -> Any:
