@@ -38,6 +38,8 @@ PILOT_REACH = 2.0
 #: Draws at each anchor before the error is asked for; with small states they cost next to nothing.
 FIRST_DRAWS = 500
 SMALL_SITES = 1_000_000
+#: Part of the target at which to stop: the error is known to a quarter, and what stops tends low.
+MARGIN = 0.6
 #: Draws at all anchors after which the target is given up.
 MOST_DRAWS = 400_000
 #: Draws that a rule with few parameters sums over at most: some tenth of a millisecond.
@@ -239,9 +241,9 @@ def _around_the_mode[A: Anchored](
         excess = found.excess(target)
         report(f"{len(walks)} anchors, {rule.n_nodes} draws: within {found.mean:.2g} sd")
         steady = all(walk.is_steady for walk in walks)
-        if excess <= 1.0 or rounds >= most or not steady:
+        if excess <= MARGIN or rounds >= most or not steady:
             break
-        rounds = min(most, int(np.ceil(rounds * np.clip(1.1 * excess**2, 1.3, 4.0))))
+        rounds = min(most, int(np.ceil(rounds * np.clip((excess / MARGIN) ** 2, 1.3, 4.0))))
     return replace(rule, precision=found, settled=rule.settled and steady), mode.converged
 
 
