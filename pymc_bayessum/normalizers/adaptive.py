@@ -16,7 +16,9 @@ evaluations, so that it can be compiled for every backend.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytensor
@@ -207,7 +209,7 @@ def _numba_refine(op, node, **kwargs):
     def refine(start, level, g, nodes, weights, lengths):
         return _refine(refined, start, level, g, nodes, weights, lengths)
 
-    return refine, 1
+    return refine, crc32(Path(__file__).read_bytes())
 
 
 optdb.register(

@@ -20,7 +20,9 @@ Nodes move with θ, in whole steps, and carry no gradient: the sum does not depe
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pytensor
@@ -37,7 +39,12 @@ from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
-from pymc_bayessum.normalizers.located_rows import final_points, probe_points, zoom_points
+from pymc_bayessum.normalizers.located_rows import (
+    final_points,
+    probe_points,
+    settled,
+    zoom_points,
+)
 from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES, even_panels, graded_panels
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
 
@@ -55,7 +62,11 @@ __all__ = [
 DEPTH = 24.0
 #: Distances from the left end at which the summand is first looked at.
 SCAN = np.concatenate(
-    [[0, 1, 2, 4, GRADING, 12], 16 * 2.0 ** np.arange(13), 16 * 4.0 ** np.arange(7, 17)]
+    [
+        [0, 1, 2, 4, GRADING, 12, 16, 24, 32, 40, 48],
+        64 * 2.0 ** np.arange(11),
+        16 * 4.0 ** np.arange(7, 17),
+    ]
 )
 #: Distances from the mode in units of the bell's width there.
 PROBES = np.array([-24.0, -12.0, -6.0, -3.0, 3.0, 6.0, 12.0, 24.0])
@@ -84,7 +95,8 @@ class _Points(Op):
     """Where to look next, from the points seen so far, their values, and the left ends.
 
     Inputs have shape (points, rows) and (rows,). The outputs move in whole steps and carry no
-    gradient.
+    gradient. Where no row has to be looked at any further there are no points (but in JAX, which
+    wants to know beforehand how many there are).
     """
 
     __props__: tuple[str, ...] = ()
@@ -93,12 +105,8 @@ class _Points(Op):
     def make_node(self, x: Any, g: Any, first: Any) -> Apply:  # type: ignore[override]
         """Take three float tensors."""
         inputs = [pt.cast(pt.as_tensor_variable(v), "float64") for v in (x, g, first)]
-        shape = (self.n_points, inputs[2].type.shape[0])
+        shape = (None, inputs[2].type.shape[0])
         return Apply(self, inputs, [pt.tensor(dtype="float64", shape=shape)])
-
-    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
-        """Return as many points as are asked for, for every row."""
-        return [(pt.constant(self.n_points), shapes[2][0])]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """No gradient."""
@@ -129,7 +137,8 @@ class ZoomPoints(_Points):
     @njit
     def run(x, g, first):
         """Return the points."""
-        out = np.empty((_N_POINTS, first.size))
+        done = settled(x, g, first, PANEL_NODES, DEPTH)
+        out = np.empty((0 if done else _N_POINTS, first.size))
         zoom_points(x, g, first, out)
         return out
 
@@ -141,15 +150,17 @@ class ProbePoints(_Points):
     @njit
     def run(x, g, first):
         """Return the points."""
-        out = np.empty((_N_POINTS, first.size))
-        probe_points(x, g, first, PROBES, out)
+        done = settled(x, g, first, PANEL_NODES, DEPTH)
+        out = np.empty((0 if done else _N_POINTS, first.size))
+        probe_points(x, g, first, PROBES[: len(out)], out)
         return out
 
 
 class FinalPoints(_Points):
-    """The nodes, their weights, and where the summand has vanished."""
+    """The nodes, their weights, and where the summand has vanished.
 
-    n_points = N_NODES
+    At most ``N_NODES`` nodes, the same number for all rows.
+    """
 
     def make_node(  # type: ignore[override]
         self, x: Any, g: Any, first: Any, *tables: Any
@@ -157,32 +168,25 @@ class FinalPoints(_Points):
         """Take three float tensors and, for those who compile it, the panels."""
         node = super().make_node(x, g, first)
         tables = tables or tuple(map(pt.constant, panel_tables()))
-        table, row = node.outputs[0].type, node.inputs[2].type
+        row = node.inputs[2].type
+        table = pt.TensorType("float64", (None, *row.shape))
         return Apply(self, [*node.inputs, *tables], [table(), table(), row()])
-
-    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
-        """Return two tables and a row."""
-        [table] = super().infer_shape(node, shapes)
-        return [table, table, shapes[2]]
 
     @staticmethod
     @njit
     def run(x, g, first, nodes, weights, lengths):  # type: ignore[override]
         """Return nodes, weights and ends."""
-        out, weight = np.empty((N_NODES, first.size)), np.empty((N_NODES, first.size))
-        last = np.empty(first.size)
-        final_points(
-            x, g, first, np.sqrt(DEPTH), SKEWED, nodes, weights, lengths, out, weight, last
-        )
-        return out, weight, last
+        return final_points(x, g, first, np.sqrt(DEPTH), SKEWED, GRADING, nodes, weights, lengths)
 
 
 _N_POINTS = len(PROBES)
+# PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
+VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("located*.py"))))
 
 
 @register_funcify_default_op_cache_key(_Points)
 def _numba_points(op, node, **kwargs):
-    return op.run, 1
+    return op.run, VERSION
 
 
 optdb.register("load_located_for_jax", LoadForJax(f"{__package__}.located_jax"), "jax", position=0)
@@ -237,7 +241,7 @@ def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
     # Written out, the first look needs no more than what the data do not settle beforehand.
     g = rows(_defined(log_f(x)) + pt.zeros_like(x))
     x, first = rows(x), pt.reshape(low, (-1,)) + float(GRADING)
-    evaluate = as_node(log_f, (len(PROBES), *[None] * low.type.ndim))
+    evaluate = as_node(log_f, (None, *[None] * low.type.ndim))
     for op in (*[ZoomPoints()] * N_ZOOMS, ProbePoints()):
         points = op(x, g, first)
         x, g = pt.join(0, x, points), pt.join(0, g, rows(evaluate(whole(points))))

@@ -8,7 +8,7 @@ one. :mod:`~pymc_bayessum.normalizers.located_jax` says the same in whole arrays
 import numpy as np
 from numba import njit
 
-__all__ = ["final_points", "probe_points", "zoom_points"]
+__all__ = ["final_points", "probe_points", "settled", "zoom_points"]
 
 _compiled = njit(cache=True, error_model="numpy")
 
@@ -27,6 +27,13 @@ def _mode(x, g, first):
         if mode < x[k] < right:
             right = x[k]
     return mode, height, left, mode + 1.0 if np.isinf(right) else right
+
+
+@_compiled
+def _copy(x, g, row, xs, gs):
+    """Copy a row: its points lie far apart in memory, and are gone through many times."""
+    for k in range(len(xs)):
+        xs[k], gs[k] = x[k, row], g[k, row]
 
 
 @_compiled
@@ -63,11 +70,28 @@ def _extent(x, g, mode, height, first, sign, limit):
 
 
 @_compiled
+def settled(x, g, first, n_panel, depth):
+    """Whether all rows have vanished within a panel of single numbers: no need to look further."""
+    for row in range(len(first)):
+        height, beyond = -np.inf, -np.inf
+        for k in range(len(x)):
+            if x[k, row] >= first[row]:
+                height = max(height, g[k, row])
+            if x[k, row] >= first[row] + n_panel:
+                beyond = max(beyond, g[k, row])
+        if not beyond < height - depth:
+            return False
+    return True
+
+
+@_compiled
 def zoom_points(x, g, first, out):
     """Fill in points between the neighbours of the best one."""
     n_points, n_rows = out.shape
+    xs, gs = np.empty(len(x)), np.empty(len(x))
     for row in range(n_rows):
-        _, _, left, right = _mode(x[:, row], g[:, row], first[row])
+        _copy(x, g, row, xs, gs)
+        _, _, left, right = _mode(xs, gs, first[row])
         for k in range(n_points):
             out[k, row] = np.floor(left + (right - left) * (k + 1) / (n_points + 1))
 
@@ -75,8 +99,9 @@ def zoom_points(x, g, first, out):
 @_compiled
 def probe_points(x, g, first, distances, out):
     """Fill in points at some distances from the mode, in units of the width of the bell there."""
+    xs, gs = np.empty(len(x)), np.empty(len(x))
     for row in range(out.shape[1]):
-        xs, gs = x[:, row], g[:, row]
+        _copy(x, g, row, xs, gs)
         mode, height, left, right = _mode(xs, gs, first[row])
         behind, ahead = max(mode - left, 1.0), right - mode
         falls = _fall(xs, gs, height, left) / behind + _fall(xs, gs, height, right) / ahead
@@ -87,33 +112,42 @@ def probe_points(x, g, first, distances, out):
 
 
 @_compiled
-def final_points(x, g, first, limit, skewed, nodes, weights, lengths, out, weight, last):
-    """Fill in the nodes, their weights, and where the summand has vanished.
+def final_points(x, g, first, limit, skewed, n_head, nodes, weights, lengths):
+    """Return the nodes, their weights, and where the summand has vanished.
 
-    ``nodes`` and ``weights`` hold the panels of each length, even ones and then graded ones.
+    ``nodes`` and ``weights`` hold the panels of each length, even ones and then graded ones. Where
+    every row sums its numbers one by one there are no more nodes than the longest row needs.
     """
-    n_points, n_rows = out.shape
-    n_panel, n_lengths = nodes.shape[0], len(lengths)
-    n_head = n_points - n_panel
+    n_rows, (n_panel, n_lengths) = len(first), (nodes.shape[0], len(lengths))
+    begin, spacing, last = np.empty(n_rows), np.empty(n_rows), np.empty(n_rows)
+    column = np.empty(n_rows, dtype=np.int64)
+    xs, gs = np.empty(len(x)), np.empty(len(x))
+    needed = 1.0
     for row in range(n_rows):
-        xs, gs = x[:, row], g[:, row]
+        _copy(x, g, row, xs, gs)
         mode, height, _, _ = _mode(xs, gs, first[row])
         behind = _extent(xs, gs, mode, height, first[row], -1.0, limit)
         ahead = _extent(xs, gs, mode, height, first[row], 1.0, limit)
         last[row] = mode + ahead
-        for k in range(n_head):
-            out[k, row] = first[row] - n_head + k
-            weight[k, row] = 1.0
         if mode - behind > first[row]:
-            spacing = np.ceil((behind + ahead + 1.0) / n_panel)
-            for k in range(n_panel):
-                out[n_head + k, row] = mode - behind + spacing * k
-                weight[n_head + k, row] = spacing
+            begin[row], column[row] = mode - behind, 0
+            spacing[row] = np.ceil((behind + ahead + 1.0) / n_panel)
+            needed = max(needed, np.ceil((behind + ahead + 1.0) / spacing[row]))
             continue
         length = mode + ahead - first[row] + 1.0
-        column = min(np.searchsorted(lengths, length), n_lengths - 1)
-        if length > skewed * (mode - first[row] + 1.0):
-            column += n_lengths
-        for k in range(n_panel):
-            out[n_head + k, row] = first[row] + nodes[k, column]
-            weight[n_head + k, row] = weights[k, column]
+        begin[row], spacing[row] = first[row], 1.0
+        column[row] = min(np.searchsorted(lengths, length), n_lengths - 1)
+        needed = max(needed, length if column[row] == 0 else float(n_panel))
+        if column[row] > 0 and length > skewed * (mode - first[row] + 1.0):
+            column[row] += n_lengths
+    n_kept = n_head + min(int(needed), n_panel)
+    out, weight = np.empty((n_kept, n_rows)), np.empty((n_kept, n_rows))
+    for k in range(n_head):
+        for row in range(n_rows):
+            out[k, row], weight[k, row] = first[row] - n_head + k, 1.0
+    for k in range(n_kept - n_head):
+        for row in range(n_rows):
+            # The first panel is one by one: equal spacing stretches it.
+            out[n_head + k, row] = begin[row] + spacing[row] * nodes[k, column[row]]
+            weight[n_head + k, row] = spacing[row] * weights[k, column[row]]
+    return out, weight, last
