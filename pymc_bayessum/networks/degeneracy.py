@@ -22,8 +22,10 @@ __all__ = ["Degenerate", "degenerate", "is_degenerate"]
 
 #: Chains from each start.
 CHAINS = 12
-#: Proposals of a chain, for each free dyad.
-PASSES = 30
+#: Proposals of a chain, for each free dyad: it takes two to empty a full network;
+PASSES, FEWEST_PASSES = 30, 4
+#: and how many there are at most beyond the fewest.
+MOST_PROPOSALS = 100_000
 #: Standard deviations between the ends of chains that count as different places.
 APART = 4.0
 
@@ -56,11 +58,12 @@ def is_degenerate(family: NetworkFamily, theta: np.ndarray, rng: np.random.Gener
     """
     size = len(family.dyads)
     full = np.packbits(np.ones((1, size), bool), axis=1, bitorder="little")
+    steps = max(FEWEST_PASSES * size, min(PASSES * size, MOST_PROPOSALS))
     ends = []
     for start in (np.zeros_like(full), full, family.typical):
         chains = start[np.arange(CHAINS) % len(start)]
         arguments = family.program, theta, family.fixed, family.dyads
-        ends.append(family.statistics(run_chains(*arguments, chains, PASSES * size, rng)))
+        ends.append(family.statistics(run_chains(*arguments, chains, steps, rng)))
     centres = np.array([np.median(part, axis=0) for part in ends])
     # The narrowest of the three: where some chains have jumped, the spread is that of the jump.
     within = np.min([part.std(axis=0, ddof=1) for part in ends], axis=0)
