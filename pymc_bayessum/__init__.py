@@ -21,6 +21,7 @@ from pymc_bayessum.exponential import ExponentialFamily, Family
 from pymc_bayessum.graphs import (
     AnchoredRule,
     Ising,
+    OrdinalMRF,
     Potts,
     PottsFit,
     PottsRule,
@@ -69,6 +70,7 @@ __all__ = [
     "Ising",
     "LatentCount",
     "MultivariateCMP",
+    "OrdinalMRF",
     "Potts",
     "PottsFit",
     "PottsRule",

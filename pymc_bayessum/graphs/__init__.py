@@ -17,6 +17,7 @@ from pymc_bayessum.graphs.layouts import (
     rooted_forest,
     spanning_tree,
 )
+from pymc_bayessum.graphs.ordinal import OrdinalMRF
 from pymc_bayessum.graphs.potts import Ising, Potts
 from pymc_bayessum.graphs.pseudo import pseudo_likelihood
 
@@ -24,6 +25,7 @@ __all__ = [
     "AnchoredRule",
     "EliminationOrder",
     "Ising",
+    "OrdinalMRF",
     "Potts",
     "PottsFit",
     "PottsRule",

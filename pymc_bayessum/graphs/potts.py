@@ -31,7 +31,7 @@ from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["Ising", "Potts"]
+__all__ = ["GraphDistribution", "Ising", "Potts", "PottsRV", "apply_rv", "as_parameter"]
 
 
 class PottsRV(RandomVariable):
@@ -250,7 +250,7 @@ def _positive(sweeps: Any) -> int:
     return int(sweeps)
 
 
-def _as_parameter(name: str, value: Any, may_forbid: bool) -> Any:
+def as_parameter(name: str, value: Any, may_forbid: bool = False) -> Any:
     """Check a parameter given as numbers, and resolve the shape of a symbolic one."""
     if value is None or isinstance(value, Variable):
         return _with_known_shape(value)
@@ -281,15 +281,18 @@ def _forbids(*parameters: Any) -> bool:
     )
 
 
-def _apply(h: Any, J: Any, op: PottsRV, rng: Any = None, size: Any = None) -> TensorVariable:
+def apply_rv(h: Any, J: Any, op: PottsRV, rng: Any = None, size: Any = None) -> TensorVariable:
+    """Apply a random variable whose graph and normaliser are resolved."""
     rng = pt.random.shared_rng(seed=None) if rng is None else rng
     return op(h, J, rng=rng, size=size, return_next_rng=True)[1]
 
 
-class _GraphDistribution(Discrete):
-    """What Potts and Ising share: resolving the graph and the normaliser."""
+class GraphDistribution(Discrete):
+    """What models on graphs share: resolving the graph and the normaliser."""
 
     rv_type: Any = None
+    #: Arguments that only :meth:`layout` reads.
+    about: tuple[str, ...] = ("n_sites", "n_states", "coupling")
 
     def __new__(
         cls, name: str, h: Any = None, J: Any = None, edges: Any = None, **kwargs: Any
@@ -297,8 +300,8 @@ class _GraphDistribution(Discrete):
         """Add the distribution to the current model."""
         observed = kwargs.get("observed")
         data = _numbers(observed)
-        about = {key: kwargs.pop(key, None) for key in ("n_sites", "n_states", "coupling")}
-        layout, h, J = cls._layout(h, J, edges, observed=data, **about)
+        about = {key: kwargs.pop(key, None) for key in cls.about}
+        layout, h, J = cls.layout(h, J, edges, observed=data, **about)
         normalizer = _fit_normalizer(kwargs.pop("normalizer", None), layout)
         if isinstance(normalizer, AnchoredRule) and data is not None:
             _warn_of_noisy_curvature(name, normalizer)
@@ -321,9 +324,6 @@ class _GraphDistribution(Discrete):
         J: Any = None,
         edges: Any = None,
         *,
-        n_sites: int | None = None,
-        n_states: int | None = None,
-        coupling: Any = None,
         normalizer: Any = None,
         sweeps: int = SWEEPS,
         **kwargs: Any,
@@ -333,21 +333,21 @@ class _GraphDistribution(Discrete):
             # Graph and normaliser were resolved when the name was given.
             op = edges
         else:
-            layout, h, J = cls._layout(
-                h, J, edges, observed=None, n_sites=n_sites, n_states=n_states, coupling=coupling
-            )
+            about = {key: kwargs.pop(key, None) for key in cls.about}
+            layout, h, J = cls.layout(h, J, edges, observed=None, **about)
             op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), _positive(sweeps))
         h, J = (pt.as_tensor_variable(floatX(part)) for part in (h, J))
         return super().dist([h, J], op=op, **kwargs)
 
     @classmethod
-    def _layout(cls, h: Any, J: Any, edges: Any, **about: Any) -> tuple[PottsLayout, Any, Any]:
+    def layout(cls, h: Any, J: Any, edges: Any, **about: Any) -> tuple[PottsLayout, Any, Any]:
+        """Work out the model from the arguments, and bring the parameters into its shapes."""
         if edges is None:
             raise ValueError(
                 "edges must be given: (E, 2) integers, a networkx graph, or [] if none"
             )
         may_forbid = cls.rv_type is not IsingRV
-        h, J = _as_parameter("h", h, may_forbid), _as_parameter("J", J, may_forbid)
+        h, J = as_parameter("h", h, may_forbid), as_parameter("J", J, may_forbid)
         if about.get("coupling") == "none":
             about["coupling"] = None
         if cls.rv_type is IsingRV:
@@ -357,7 +357,7 @@ class _GraphDistribution(Discrete):
         return potts_layout(h, J, edges, **about)
 
 
-class Potts(_GraphDistribution):
+class Potts(GraphDistribution):
     r"""Potts model on any graph, with its normalising constant.
 
     .. math::
@@ -424,10 +424,10 @@ class Potts(_GraphDistribution):
     """
 
     rv_type = PottsRV
-    rv_op = staticmethod(_apply)
+    rv_op = staticmethod(apply_rv)
 
 
-class Ising(_GraphDistribution):
+class Ising(GraphDistribution):
     r"""Ising model on any graph, with its normalising constant.
 
     .. math::
@@ -466,4 +466,4 @@ class Ising(_GraphDistribution):
     """
 
     rv_type = IsingRV
-    rv_op = staticmethod(_apply)
+    rv_op = staticmethod(apply_rv)
