@@ -25,6 +25,7 @@ from pymc_bayessum.graphs.default_anchors import default_rule
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
 from pymc_bayessum.graphs.energies import row_logp
 from pymc_bayessum.graphs.exact import ExactNormalizer
+from pymc_bayessum.graphs.mixing import warn_of_memory
 from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
@@ -76,6 +77,7 @@ class PottsRV(RandomVariable):
             )
             rows = draws[place]
             n_rows = rows.size // layout.n_sites
+            warn_of_memory(layout, h[index], J[index], self.sweeps)
             some = sample_states(layout, h[index], J[index], n_rows, rng, self.sweeps)
             draws[place] = layout.decode(some.astype(np.int64)).reshape(rows.shape)
         return draws

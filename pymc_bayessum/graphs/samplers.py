@@ -11,6 +11,7 @@ Chains are many and parallel: every chain makes the stated number of sweeps from
 States are 0 .. S-1 here, for spins too.
 """
 
+import warnings
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -319,7 +320,16 @@ def sample_states(
     if name == "exact":
         return sample_exact(layout, h, J, n, rng)
     chain = GraphChain(layout, h, J, name)
-    return chain.advance(chain.start(n, rng), sweeps, rng)
+    draws = chain.advance(chain.start(n, rng), sweeps, rng)
+    if J is not None and np.isneginf(J).any():
+        stuck = int(np.isneginf(chain.energy(draws)).sum())
+        if stuck:
+            warnings.warn(
+                f"{stuck} of {n} draws are still in a forbidden state (-inf) after {sweeps} sweeps "
+                f"of {name}: raise sweeps=, or see whether J leaves any state at all",
+                stacklevel=2,
+            )
+    return draws
 
 
 def _full(layout: PottsLayout, h: Any, J: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -164,6 +164,13 @@ def test_clusters_with_forbidden_states():
     np.testing.assert_allclose(x.mean(axis=0), sites[:, 1], atol=0.04)
 
 
+def test_draws_that_stay_forbidden_are_told():
+    """A triangle has no proper colouring by two colours."""
+    triangle = PottsLayout(3, 2, pbs.graphs.ring(3), "none", "scalar")
+    with pytest.warns(UserWarning, match="5 of 5 draws are still in a forbidden state"):
+        sample_states(triangle, None, -INF, 5, np.random.default_rng(0), 10, "gibbs")
+
+
 def test_what_leaves_nothing_is_told():
     with pytest.raises(ValueError, match="h must leave every site a state"):
         pbs.Potts.dist([[0.0, 0.0], [-INF, -INF]], 0.1, [(0, 1)])
