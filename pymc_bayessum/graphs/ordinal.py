@@ -58,8 +58,8 @@ class OrdinalMRF(GraphDistribution):
     scores : array_like of float, shape (C,) or (L, C), optional
         Scores of the categories; 0, 1, 2, ... by default.
     normalizer, sweeps, **kwargs
-        As for `Potts`: exact where that is affordable (two million states, say 7 items of 7
-        categories or 10 of 4), else anchored at the observed data.
+        As for `Potts`: exact where that is affordable (some millions of states, say 7 items of 7
+        categories or 11 of 4), else anchored at the observed data.
 
     Examples
     --------
