@@ -23,8 +23,9 @@ lint: .venv/tests.stamp
 types: .venv/tests.stamp
 	$(BIN)/mypy
 
+# Two workers with a thread each: more threads than cores slow each other down.
 pytest: .venv/tests.stamp
-	$(BIN)/pytest -n 2 --dist worksteal --doctest-modules tests pymc_bayessum $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --doctest-modules tests pymc_bayessum $(PYTEST_ARGS)
 
 docs: .venv/docs.stamp  ## Set up, then build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
