@@ -231,7 +231,8 @@ def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
     batch = [low.shape[i] for i in range(low.type.ndim)]
 
     def rows(values: Any) -> Any:
-        return pt.reshape(values, (values.shape[0], -1))
+        # Not -1: where there are no points nothing tells how many rows there are.
+        return pt.reshape(values, (values.shape[0], low.size)) if low.type.ndim != 1 else values
 
     def whole(values: Any) -> Any:
         return pt.reshape(values, (values.shape[0], *batch)) if low.type.ndim != 1 else values
