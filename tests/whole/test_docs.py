@@ -71,3 +71,20 @@ def test_code_of_a_page_is_python(page):
         ast.parse(block)
         for name in re.findall(r"pbs\.(\w+)", block):
             assert hasattr(pbs, name), f"pbs.{name} does not exist"
+
+
+#: What stands below a measured table: the command, the day and the commit.
+STAMP = re.compile(r"\*Printed by `[^`]+`, \d{4}-\d{2}-\d{2}, [0-9a-f]{7,}[.;,]")
+TABLE = re.compile(r"^```text\n.*?^```\n|(?:^\|[^\n]*\n)+", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.parent.name == "accuracy"], ids=lambda page: page.stem
+)
+def test_measured_table_says_what_printed_it_and_when(page):
+    text = page.read_text()
+    if page.stem == "index":  # A summary of the other pages.
+        return
+    for table in TABLE.finditer(text):
+        below = text[table.end() :].lstrip()
+        assert STAMP.match(below), f"no line of origin below:\n{table.group()[:200]}"
