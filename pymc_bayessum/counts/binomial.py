@@ -270,7 +270,7 @@ class LogOddsOfMean(Op):
 
     __props__: tuple[str, ...] = ()
 
-    def make_node(self, mu: Any, n: Any, nu: Any) -> Apply:  # type: ignore[override]
+    def make_node(self, mu: Any, n: Any, nu: Any) -> Apply:  # type: ignore[override]  # an Op names its inputs
         """Broadcast three tensors."""
         inputs = [pt.cast(pt.as_tensor_variable(x), "float64") for x in (mu, n, nu)]
         ndim = max(x.type.ndim for x in inputs)

@@ -164,7 +164,7 @@ def _draws(rv: Any, model: pm.Model, posterior: xr.Dataset, rng: np.random.Gener
     """Draw the counts behind one variable."""
     [found] = find([log_probability(rv, model.rvs_to_values[rv])], model.free_RVs)
     theta = [x.type() for x in found.theta]
-    log_f, low = found.normalizer.at(theta), found.normalizer.low(*theta)  # type: ignore[attr-defined]
+    log_f, low = found.normalizer.at(theta), found.normalizer.low(*theta)  # type: ignore[attr-defined]  # only our own is found here
     nodes = place(log_f, low)
     candidates = pt.tensor("candidates", dtype="float64", shape=(None, *low.type.shape))
     # An input of the graph that a value of the model does not feed is what it is given as.

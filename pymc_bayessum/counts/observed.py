@@ -24,7 +24,7 @@ type Lengths = tuple[int | None, ...]
 #: What the distribution itself does not need to know: the model takes it.
 _OF_THE_MODEL = {"rng", "initval", "total_size", "transform", "default_transform", "shape", "size"}
 _OF_EVERY_DISTRIBUTION = {"rng", "shape", "size", "return_next_rng"}
-_PLAIN = Mode("py", None)  # type: ignore[arg-type]
+_PLAIN = Mode("py", None)  # type: ignore[arg-type]  # None: no rewriting
 
 
 class CountDistribution(Discrete):
@@ -195,8 +195,8 @@ def _fit(implied: Lengths, seen: Lengths) -> bool:
 def _lengths(x: Any) -> Lengths:
     if not isinstance(x, Variable):
         return np.shape(x)
-    static = x.type.shape  # type: ignore[attr-defined]
-    lengths: Any = x.shape  # type: ignore[attr-defined]
+    static = x.type.shape  # type: ignore[attr-defined]  # a tensor
+    lengths: Any = x.shape  # type: ignore[attr-defined]  # a tensor
     return tuple(_length(lengths[i]) if n is None else n for i, n in enumerate(static))
 
 

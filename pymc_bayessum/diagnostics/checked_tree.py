@@ -10,7 +10,7 @@ __all__ = ["CheckedTree"]
 class CheckedTree(xr.DataTree):
     """The DataTree that `check_normalizer` returns: it prints as the verdict."""
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:  # type: ignore[override]  # xarray types it otherwise
         """Return the verdict; a child prints as any DataTree does."""
         if self.parent is not None or "normalizer" not in self.children:
             return super().__repr__()

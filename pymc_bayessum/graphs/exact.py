@@ -48,7 +48,7 @@ __all__ = ["ExactNormalizer", "LogPartition", "Marginals", "MarginalsTangent"]
 class _EliminationOp(JAXOp):
     """What the three Ops share: a plan, and full parameters as inputs."""
 
-    __props__: tuple[str, ...] = ("plan",)  # type: ignore[assignment]
+    __props__: tuple[str, ...] = ("plan",)  # type: ignore[assignment]  # PyTensor's () is taken for the type
 
     def __init__(self, plan: EliminationPlan):
         # Not JAXOp's own, which imports JAX to compile the function it is given.

@@ -88,7 +88,7 @@ class OrdinalMRF(GraphDistribution):
         return super().__new__(cls, name, thresholds, interactions, edges, **kwargs)
 
     @classmethod
-    def dist(  # type: ignore[override]
+    def dist(  # type: ignore[override]  # a distribution names its parameters
         cls, thresholds: Any = None, interactions: Any = None, edges: Any = None, **kwargs: Any
     ) -> Any:
         """Create the distribution outside of a model; arguments as above without the name."""

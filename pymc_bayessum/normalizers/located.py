@@ -102,7 +102,7 @@ class _Points(Op):
     __props__: tuple[str, ...] = ()
     n_points = len(PROBES)
 
-    def make_node(self, x: Any, g: Any, first: Any) -> Apply:  # type: ignore[override]
+    def make_node(self, x: Any, g: Any, first: Any) -> Apply:  # type: ignore[override]  # an Op names its inputs
         """Take three float tensors."""
         inputs = [pt.cast(pt.as_tensor_variable(v), "float64") for v in (x, g, first)]
         shape = (None, inputs[2].type.shape[0])
@@ -162,7 +162,7 @@ class FinalPoints(_Points):
     At most ``N_NODES`` nodes, the same number for all rows.
     """
 
-    def make_node(  # type: ignore[override]
+    def make_node(  # type: ignore[override]  # an Op names its inputs
         self, x: Any, g: Any, first: Any, *tables: Any
     ) -> Apply:
         """Take three float tensors and, for those who compile it, the panels."""
@@ -174,7 +174,7 @@ class FinalPoints(_Points):
 
     @staticmethod
     @njit
-    def run(x, g, first, nodes, weights, lengths):  # type: ignore[override]
+    def run(x, g, first, nodes, weights, lengths):  # type: ignore[override]  # each Op has its own tables
         """Return nodes, weights and ends."""
         return final_points(x, g, first, np.sqrt(DEPTH), SKEWED, GRADING, nodes, weights, lengths)
 
@@ -287,7 +287,7 @@ def outside_variables(function: Callable[[Any], Any], x: Any) -> list[Variable]:
     first, second = function(x), function(x.type())
     outside = set(ancestors([first])) & set(ancestors([second]))
     inputs = [v for v in ancestors([first]) if v.owner is not None and v not in outside]
-    used = dict.fromkeys(v for made in inputs for v in made.owner.inputs)  # type: ignore[union-attr]
+    used = dict.fromkeys(v for made in inputs for v in made.owner.inputs)  # type: ignore[union-attr]  # owners were asked for above
     return [
         v
         for v in used

@@ -381,7 +381,7 @@ class _Run:
         try:
             raw = self.f(point)
         except KeyboardInterrupt as interrupt:
-            interrupt.partial = self._partial()  # type: ignore[attr-defined]
+            interrupt.partial = self._partial()  # type: ignore[attr-defined]  # handed to who catches it
             raise
         except Exception as error:
             raise self._failure(

@@ -130,7 +130,7 @@ class Rule:
     gram: Gram = field(repr=False)
     reach: Reach
     clipped: float = 0.0
-    log_abs_weights: np.ndarray = field(default=None, repr=False)  # type: ignore[arg-type]
+    log_abs_weights: np.ndarray = field(default=None, repr=False)  # type: ignore[arg-type]  # set in __post_init__
 
     def __post_init__(self) -> None:
         if self.log_abs_weights is None:

@@ -108,7 +108,7 @@ def climb[A: Anchored](
     chains: np.ndarray | None = None,
     n_chains: int | None = None,
     report: Callable[[str], None] | None = None,
-    kind: type[A] = Anchored,  # type: ignore[assignment]
+    kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> Climb[A]:
     """Climb to the mode of the posterior, setting anchors on the way.
 

@@ -61,7 +61,7 @@ def default_anchored[A: Anchored](
     chains: np.ndarray | None = None,
     target: Precision = TARGET,
     progressbar: bool = True,
-    kind: type[A] = Anchored,  # type: ignore[assignment]
+    kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> A:
     """Build an anchored normaliser from the statistics of data.
 

@@ -330,7 +330,7 @@ def anchored[A: Anchored](
     coordinates: Coordinates | None = None,
     start: np.ndarray | None = None,
     n_chains: int | None = None,
-    kind: type[A] = Anchored,  # type: ignore[assignment]
+    kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> A:
     """Build a normaliser from draws at parameter vectors.
 
@@ -462,7 +462,7 @@ def combined[A: Anchored](
     anchors: np.ndarray,
     rng: np.random.Generator,
     constant: bool = False,
-    kind: type[A] = Anchored,  # type: ignore[assignment]
+    kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> A:
     """Build a normaliser from draws at its anchors.
 
