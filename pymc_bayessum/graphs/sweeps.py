@@ -108,36 +108,46 @@ def _draw(weights, uniform):
 
 
 @_compiled
-def _gibbs(x, seed, sites, weights, counts):
-    """Sweep one chain: each site in order from its conditional."""
+def _gibbs_counting(x, seed, sites, weights, counts):
+    """Sweep one chain where all couplings are one number: count the neighbours that agree."""
     n_states = sites.own.shape[1]
     alike = sites.own.shape[0] == 1
-    counted = len(sites.powers) > 0
     for i in range(len(x)):
         row = 0 if alike else i
+        counts[:] = 0
+        for k in range(sites.start[i], sites.start[i + 1]):
+            counts[x[sites.site[k]]] += 1
+        for a in range(n_states):
+            weights[a] = sites.own[row, a] * sites.powers[counts[a]]
+        x[i] = _draw(weights, _uniform(seed))
+
+
+@_compiled
+def _gibbs_by_table(low, high, states, seeds, sites, weights):
+    """Sweep the chains ``low .. high - 1``, site by site: the tables of one stay in the cache."""
+    n_states = sites.own.shape[1]
+    alike = sites.own.shape[0] == 1
+    for i in range(states.shape[1]):
+        row = 0 if alike else i
         first, last = sites.start[i], sites.start[i + 1]
-        if counted:
-            counts[:] = 0
-            for k in range(first, last):
-                counts[x[sites.site[k]]] += 1
-            for a in range(n_states):
-                weights[a] = sites.own[row, a] * sites.powers[counts[a]]
-        else:
+        for chain in range(low, high):
+            x = states[chain]
             for a in range(n_states):
                 weights[a] = sites.own[row, a]
             for k in range(first, last):
-                other = x[sites.site[k]]
+                # Unsigned: nothing to wrap around, which would cost more than the sum.
+                table = sites.pairs[k, np.uint64(x[sites.site[k]])]
                 if sites.logs:
                     for a in range(n_states):
-                        weights[a] += sites.pairs[k, other, a]
+                        weights[a] += table[a]
                 else:
                     for a in range(n_states):
-                        weights[a] *= sites.pairs[k, other, a]
+                        weights[a] *= table[a]
             if sites.logs:
                 top = weights.max()
                 for a in range(n_states):
                     weights[a] = np.exp(weights[a] - top)
-        x[i] = _draw(weights, _uniform(seed))
+            x[i] = _draw(weights, _uniform(seeds[chain]))
 
 
 @_compiled
@@ -191,12 +201,19 @@ def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster, by_site
     parent = np.empty(n_sites if by_cluster else 0, np.int32)
     width = 1 if clusters.fields.shape[0] == 1 else n_states
     pooled = np.empty((n_sites if by_cluster else 0, width))
+    if by_site and len(sites.powers) == 0:
+        for _ in range(sweeps):
+            if by_cluster:
+                for chain in range(low, high):
+                    _swendsen_wang(states[chain], seeds[chain], clusters, parent, pooled, weights)
+            _gibbs_by_table(low, high, states, seeds, sites, weights)
+        return
     for chain in range(low, high):
         for _ in range(sweeps):
             if by_cluster:
                 _swendsen_wang(states[chain], seeds[chain], clusters, parent, pooled, weights)
             if by_site:
-                _gibbs(states[chain], seeds[chain], sites, weights, counts)
+                _gibbs_counting(states[chain], seeds[chain], sites, weights, counts)
 
 
 @_compiled
