@@ -20,6 +20,7 @@ from pytensor.tensor.random.basic import BetaBinomialRV, BinomialRV
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.counts.n_mixture import NMixtureSum, counts_of
 from pymc_bayessum.normalizers.located import LocatedSum, draw_by_nodes, outside_variables, place
 from pymc_bayessum.normalizers.log_factorial import look_up_factorials
 from pymc_bayessum.normalizers.node import find, log_z
@@ -451,6 +452,37 @@ class LatentSum(LocatedSum):
         return self.note(facts) or super().remedy(facts)
 
 
+@dataclass(frozen=True)
+class SeenByChance(LatentSum):
+    """The same for counts of which every visit sees a binomial part, in one compiled pass.
+
+    Attributes
+    ----------
+    kind : int
+        What the count's distribution is (:mod:`.n_mixture`).
+    reduced : callable
+        ``reduced(*theta)``: c and s a row, and the data with zeros where there was no visit.
+    """
+
+    kind: int
+    reduced: Callable[..., Any]
+
+    def log_z(self, xp: Any, *theta: Any) -> Any:
+        """Return the log summand at the smallest count, and the sum over what it is there."""
+        symbolic = [pt.as_tensor_variable(part) for part in theta]
+        low = self.low(*symbolic)
+        c, s, y = self.reduced(*symbolic)
+        rows: Any = (
+            NMixtureSum(self.kind)
+            .make_node(pt.reshape(c, (-1,)), pt.reshape(s, (-1,)), pt.reshape(y, (-1, y.shape[-1])))
+            .outputs[0]
+        )
+        more = pt.reshape(rows, low.shape, ndim=low.type.ndim)
+        value = self.log_f(low[None], *symbolic)[0] + more
+        value = pt.where(pt.isnan(value), -np.inf, value)
+        return value if xp is pt else value.eval()
+
+
 def _latent_sum(parts: _Parts, missing: float | None) -> LatentSum:
     """Return the sum over the count, as a normaliser of the data and the parameters."""
 
@@ -482,4 +514,29 @@ def _latent_sum(parts: _Parts, missing: float | None) -> LatentSum:
             pt.max(pt.switch(seen_at(value), value, 0), axis=-1).astype("float64").clip(0, np.inf)
         )
 
-    return LatentSum(log_f, low)
+    counts, detection = counts_of(parts.latent), _detection(parts)
+    if counts is None or detection is None:
+        return LatentSum(log_f, low)
+
+    def reduced(value: Any, *parameters: Any) -> tuple[Any, Any, Any]:
+        """Return c and s of the sites, and the data."""
+        log_rate, shape, log_unseen = (
+            _in_double(parts.with_parameters(x, parameters))
+            for x in (counts.log_rate, counts.shape, pt.log1p(-detection))
+        )
+        seen = seen_at(value)
+        y = pt.switch(seen, value, 0).astype("float64").clip(0, np.inf)
+        unseen = pt.sum(pt.switch(seen, log_unseen + pt.zeros_like(y), 0.0), axis=-1)
+        return log_rate + unseen, shape + pt.zeros_like(unseen), y
+
+    return SeenByChance(log_f, low, counts.kind, reduced)
+
+
+def _detection(parts: _Parts) -> Any:
+    """Return the probability of being seen, if that is all that data depend on beside the count."""
+    counts = pt.tensor("n", dtype="int64", shape=(None,) * parts.latent.type.ndim + (1,))
+    data = parts.given(counts)
+    if not (parts.bounded and isinstance(data.owner.op, BinomialRV)):
+        return None
+    p = data.owner.op.dist_params(data.owner)[1]
+    return None if counts in set(ancestors([p])) else p

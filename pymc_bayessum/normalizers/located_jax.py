@@ -15,6 +15,7 @@ from pymc_bayessum.normalizers.located import (
     ProbePoints,
     ZoomPoints,
 )
+from pymc_bayessum.normalizers.located_rows import ROUND
 from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES
 
 
@@ -83,7 +84,7 @@ def _final(op, **kwargs):
         length = mode + ahead - first + 1.0
         column = jnp.minimum(jnp.searchsorted(lengths, length), len(lengths) - 1)
         column += jnp.where(length > SKEWED * (mode - first + 1.0), len(lengths), 0)
-        is_free = mode - behind > first
+        is_free = mode - behind - first > (behind + ahead) / ROUND
         x = jnp.where(is_free, free, first + nodes[:, column])
         weight = jnp.where(is_free, spacing, weights[:, column])
         head = first + jnp.arange(-GRADING, 0)[:, None]

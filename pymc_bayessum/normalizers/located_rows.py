@@ -8,7 +8,10 @@ one. :mod:`~pymc_bayessum.normalizers.located_jax` says the same in whole arrays
 import numpy as np
 from numba import njit
 
-__all__ = ["final_points", "probe_points", "settled", "zoom_points"]
+__all__ = ["ROUND", "final_points", "probe_points", "settled", "zoom_points"]
+
+#: A bell is free of its left end if it keeps from there by this part of its length.
+ROUND = 16.0
 
 _compiled = njit(cache=True, error_model="numpy")
 
@@ -129,7 +132,8 @@ def final_points(x, g, first, limit, skewed, n_head, nodes, weights, lengths):
         behind = _extent(xs, gs, mode, height, first[row], -1.0, limit)
         ahead = _extent(xs, gs, mode, height, first[row], 1.0, limit)
         last[row] = mode + ahead
-        if mode - behind > first[row]:
+        # Near its left end a bell of few standard deviations is none: it begins there.
+        if mode - behind - first[row] > (behind + ahead) / ROUND:
             begin[row], column[row] = mode - behind, 0
             spacing[row] = np.ceil((behind + ahead + 1.0) / n_panel)
             needed = max(needed, np.ceil((behind + ahead + 1.0) / spacing[row]))

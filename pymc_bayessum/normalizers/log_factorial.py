@@ -12,9 +12,9 @@ from pytensor.scalar.basic import upgrade_to_float
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
 
-__all__ = ["look_up_factorials"]
+__all__ = ["log_factorial", "log_gamma", "look_up_factorials"]
 
-_TABLE = np.array([math.inf, *(math.lgamma(x) for x in range(1, 2048))])
+_TABLE = np.array([math.inf, *(math.lgamma(x) for x in range(1, 8192))])
 _HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -23,22 +23,31 @@ class _LookedUp(GammaLn):
 
 
 @njit
-def _log_gamma(x):
-    if 1.0 <= x < len(_TABLE):
-        whole = int(x)
-        if whole == x:
-            return _TABLE[whole]
-        return math.lgamma(x)
+def _stirling(x):
+    inverse = 1.0 / x
+    tail = inverse * (1.0 / 12.0 - inverse * inverse / 360.0)
+    return (x - 0.5) * math.log(x) - x + _HALF_LOG_TAU + tail
+
+
+@njit
+def log_factorial(n):
+    """Return log n! of a whole number from zero on, held as a float."""
+    return _TABLE[int(n) + 1] if n < len(_TABLE) - 1 else _stirling(n + 1.0)
+
+
+@njit
+def log_gamma(x):
+    """Return the log of the gamma function: looked up at whole numbers, by Stirling far out."""
     if x >= len(_TABLE):
-        inverse = 1.0 / x
-        tail = inverse * (1.0 / 12.0 - inverse * inverse / 360.0)
-        return (x - 0.5) * math.log(x) - x + _HALF_LOG_TAU + tail
+        return _stirling(x)
+    if x >= 1.0 and int(x) == x:
+        return _TABLE[int(x)]
     return math.lgamma(x)
 
 
 @register_scalar_funcify(_LookedUp)
 def _numba_log_gamma(op, node, **kwargs):
-    return _log_gamma, scalar_op_cache_key(op, version=1)
+    return log_gamma, scalar_op_cache_key(op, version=2)
 
 
 _looked_up = Elemwise(_LookedUp(upgrade_to_float, name="gammaln"))
