@@ -1,237 +1,73 @@
-"""Command line: a demonstration fit, and CMP regression on a CSV file."""
+"""Command line: a demonstration, CMP regression on a table, the verdict on a saved fit."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pandas as pd
+from pymc_bayessum import __version__, datasets
+from pymc_bayessum.cli.fit import checked_file, fit, shown_variables
+from pymc_bayessum.cli.frame import InputError, read_frame
+from pymc_bayessum.cli.regression import Recipe, build_model, formula_columns
+from pymc_bayessum.cli.show import draw_rootogram, show
 
-__all__ = ["build_model", "main"]
-
-
-class InputError(ValueError):
-    """Something the user can put right; shown as one line, without a traceback."""
-
-
-def read_frame(path: Path, response: str, columns: Sequence[str]) -> pd.DataFrame:
-    """Read the named columns of a CSV file and check that the response holds counts."""
-    if path.is_dir():
-        raise InputError(f"{path} is a directory, not a CSV file")
-    if not path.is_file():
-        raise InputError(f"no such file: {path}")
-    if response in columns:
-        raise InputError(f"column {response!r} is the response and cannot explain itself")
-    try:
-        # Columns are never taken for an index, as trailing commas would make pandas do.
-        frame = pd.read_csv(path, index_col=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as CSV: {error}") from None
-    wanted = list(dict.fromkeys([response, *columns]))
-    missing = [name for name in wanted if name not in frame.columns]
-    if missing:
-        raise InputError(
-            f"{path} has no column {', '.join(map(repr, missing))}; "
-            f"it has {', '.join(map(repr, frame.columns))}"
-        )
-    frame = frame[wanted]
-    incomplete = frame.isna().any(axis=1)
-    if incomplete.any():
-        raise InputError(
-            f"{int(incomplete.sum())} rows have empty cells, the first is line "
-            f"{_line(incomplete)} of the file"
-        )
-    if len(frame) == 0:
-        raise InputError(f"{path} has no rows")
-    counts = frame[response]
-    if not pd.api.types.is_numeric_dtype(counts):
-        raise InputError(f"column {response!r} must hold counts, it holds text")
-    bad = (counts < 0) | (counts != np.floor(counts)) | np.isinf(counts)
-    if bad.any():
-        raise InputError(
-            f"column {response!r} must hold counts 0, 1, 2, ...; line {_line(bad)} of the file "
-            f"holds {counts[bad].iloc[0]}"
-        )
-    for name in frame.select_dtypes("number"):
-        if np.isinf(frame[name]).any():
-            raise InputError(
-                f"column {name!r} must be finite; line {_line(np.isinf(frame[name]))} is not"
-            )
-    return frame
+__all__ = ["build_model", "main", "read_frame"]
 
 
-def _line(bad: pd.Series) -> int:
-    """Line of the file with the first bad row; the header is line 1."""
-    return int(np.flatnonzero(bad)[0]) + 2
-
-
-def design_matrix(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Covariates as numbers; a column of text becomes indicators against its first level."""
-    if not columns:
-        return pd.DataFrame(index=frame.index)
-    design = pd.get_dummies(frame[list(columns)], drop_first=True, dtype=float).astype(float)
-    constant = [name for name in design if design[name].nunique() == 1]
-    if constant:
-        raise InputError(f"covariate {constant[0]!r} is the same in every row")
-    return design
-
-
-def build_model(
-    frame: pd.DataFrame,
-    response: str,
-    covariates: Sequence[str] = (),
-    nu_covariates: Sequence[str] = (),
-    offset: str | None = None,
-):
-    """CMP regression in mean form: log mu and log nu linear, weakly informative priors.
-
-    A response that has the name of a parameter is called ``<name>_count`` in the model.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        One row an observation.
-    response : str
-        Column of counts.
-    covariates, nu_covariates : sequence of str
-        Columns that move the mean, and the dispersion. Without the latter nu is shared.
-    offset : str, optional
-        Column of exposures (positive); its logarithm is added to log mu.
-
-    Returns
-    -------
-    pymc.Model
-
-    Examples
-    --------
-    >>> from pymc_bayessum import datasets
-    >>> from pymc_bayessum.__main__ import build_model
-    >>> model = build_model(datasets.freight(), "broken", ["transfers"])
-    >>> sorted(rv.name for rv in model.free_RVs)
-    ['centre', 'nu', 'slope']
-    """
-    import pymc as pm
-
-    from pymc_bayessum import CMP
-
-    counts = frame[response].to_numpy(dtype=np.int64)
-    design = design_matrix(frame, covariates)
-    nu_design = design_matrix(frame, nu_covariates)
-    if offset is not None and not (
-        pd.api.types.is_numeric_dtype(frame[offset]) and np.all(frame[offset] > 0)
-    ):
-        raise InputError(f"offset column {offset!r} must hold positive numbers")
-    exposure = np.float64(1.0) if offset is None else frame[offset].to_numpy(dtype=float)
-    coords: dict[str, Sequence] = {"row": frame.index.to_list()}
-    if len(design.columns):
-        coords["covariate"] = list(design.columns)
-    if len(nu_design.columns):
-        coords["nu_covariate"] = list(nu_design.columns)
-    with pm.Model(coords=coords) as model:
-        # Centred covariates decorrelate intercept and slopes; priors follow each column's scale.
-        centre = pm.Normal("centre", np.log((counts.mean() + 0.01) / exposure.mean()), 2.5)
-        log_mu = centre + np.log(exposure)
-        if len(design.columns):
-            x = design.to_numpy()
-            slope = pm.Normal("slope", 0, 2.5 / x.std(axis=0), dims="covariate")
-            log_mu = log_mu + (x - x.mean(axis=0)) @ slope
-            pm.Deterministic("intercept", centre - x.mean(axis=0) @ slope)
-        if len(nu_design.columns):
-            z = nu_design.to_numpy()
-            nu_centre = pm.Normal("nu_centre", 0, 1.5)
-            nu_slope = pm.Normal("nu_slope", 0, 1.5 / z.std(axis=0), dims="nu_covariate")
-            nu = pm.math.exp(nu_centre + (z - z.mean(axis=0)) @ nu_slope)
-            pm.Deterministic("nu_intercept", nu_centre - z.mean(axis=0) @ nu_slope)
-        else:
-            nu = pm.LogNormal("nu", 0, 1.5)
-        taken = response in model.named_vars or response in coords
-        name = f"{response}_count" if taken else response
-        CMP(name, mu=pm.math.exp(log_mu), nu=nu, observed=counts, dims="row")
-    return model
-
-
-def fit(model, draws: int, tune: int, chains: int, seed: int):
-    """Sample the posterior and its predictions, then check the normaliser over the draws."""
-    import pymc as pm
-
-    from pymc_bayessum import check_normalizer
-
-    with model:
-        idata = pm.sample(draws=draws, tune=tune, chains=chains, random_seed=seed)
-        pm.sample_posterior_predictive(
-            idata, random_seed=seed, extend_inferencedata=True, progressbar=False
-        )
-        return check_normalizer(idata, model=model)
-
-
-def show(title: str, idata, var_names: Sequence[str]) -> None:
-    """Print the posterior summary as a table, and the verdict on the normaliser."""
-    import arviz as az
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    summary = az.summary(idata, var_names=list(var_names))
-    shown = [name for name in summary.columns if not name.startswith(("ess_tail", "mcse"))]
-    table = Table(title=escape(title))
-    table.add_column("", justify="left", no_wrap=True)
-    for column in shown:
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, row in summary[shown].iterrows():
-        table.add_row(escape(str(name)), *(f"{value:.4g}" for value in row))
-    console = Console()
-    console.print(table)
-    console.print(idata["normalizer"].attrs["report"], highlight=False, markup=False)
-
-
-def save(idata, stem: Path, response: str) -> list[Path]:
-    """Write the rootogram as PNG and all but the predictions, which are large, as netCDF."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from pymc_bayessum import plot_rootogram
-
-    result, picture = (stem.with_name(stem.name + end) for end in (".nc", ".png"))
-    plot_rootogram(idata, var_names=[response], backend="matplotlib").savefig(picture)
-    idata.filter(lambda node: node.name != "posterior_predictive").to_netcdf(result)
-    return [result, picture]
-
-
-def run_demo(options: argparse.Namespace) -> None:
+def run_demo(options: argparse.Namespace) -> int:
     """Fit the sales data."""
-    from pymc_bayessum import datasets
-
-    frame = datasets.sales()
-    model = build_model(frame, "sales")
-    idata = fit(model, options.draws, options.tune, options.chains, options.seed)
-    show("Quarterly sales of one article: CMP, mean exp(centre)", idata, ["centre", "nu"])
-    print("Written:", *save(idata, options.out, "sales"))
+    recipe, frame = Recipe("sales"), datasets.sales()
+    return _fit_and_show(recipe, frame, options.out, options, "Quarterly sales of one article: CMP")
 
 
-def run_fit_cmp(options: argparse.Namespace) -> None:
+def run_fit_cmp(options: argparse.Namespace) -> int:
     """Fit a user's file."""
-    stem = (
-        options.out
-        if options.out is not None
-        else options.file.with_name(f"{options.file.stem}_cmp")
+    stem = options.out or options.file.with_name(f"{options.file.stem}_cmp")
+    response = options.response
+    if options.formula is not None:
+        if options.covariates:
+            raise InputError("--covariates and --formula exclude each other")
+        named = formula_columns(options.formula)[0]
+        if response not in (None, named):
+            raise InputError(f"--response {response!r} is not the response of --formula, {named!r}")
+        response = named
+    if response is None:
+        raise InputError("--response or --formula must say which column holds the counts")
+    recipe = Recipe(
+        response,
+        options.covariates,
+        options.nu_covariates,
+        options.offset,
+        options.zero_inflated,
+        options.formula,
     )
+    frame = read_frame(options.file, response, recipe.columns, options.categorical)
+    title = f"{response}: CMP regression, {len(frame)} rows"
+    return _fit_and_show(recipe, frame, stem, options, title)
+
+
+def _fit_and_show(
+    recipe: Recipe, frame: Any, stem: Path, options: argparse.Namespace, title: str
+) -> int:
     if not stem.absolute().parent.is_dir():
         raise InputError(f"--out: no such directory: {stem.absolute().parent}")
-    columns = [*options.covariates, *options.nu_covariates]
-    if options.offset is not None:
-        columns.append(options.offset)
-    frame = read_frame(options.file, options.response, columns)
-    model = build_model(
-        frame, options.response, options.covariates, options.nu_covariates, options.offset
-    )
-    names = {rv.name for rv in model.free_RVs} | {rv.name for rv in model.deterministics}
-    order = ["intercept", "slope", "centre", "nu", "nu_intercept", "nu_slope"]
-    hidden = {"centre"} if "intercept" in names else set()
-    shown = [name for name in order if name in names - hidden]
-    idata = fit(model, options.draws, options.tune, options.chains, options.seed)
-    show(f"{options.response}: CMP regression, {len(frame)} rows", idata, shown)
-    print("Written:", *save(idata, stem, model.observed_RVs[0].name))
+    result, picture = (stem.with_name(stem.name + end) for end in (".nc", ".png"))
+    model = recipe.model(frame)
+    how = {name: getattr(options, name) for name in ("draws", "tune", "chains", "seed")}
+    idata = fit(model, recipe, frame, result, **how)
+    show(title, idata, shown_variables(idata))
+    [observed] = idata["observed_data"].data_vars
+    draw_rootogram(idata, str(observed), picture)
+    print("Written:", result, picture)
+    return 0
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Print the verdict on a saved fit; answer 1 where it is not to be trusted."""
+    check = checked_file(options.file)["normalizer"]
+    print(check.attrs["report"])
+    return int(check.attrs["verdict"] == "not to be trusted")
 
 
 def _positive(text: str) -> int:
@@ -246,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m pymc_bayessum",
         description="Conway-Maxwell-Poisson fits by NUTS. Without a command: demo.",
     )
+    top.add_argument("--version", action="version", version=f"pymc_bayessum {__version__}")
     commands = top.add_subparsers(dest="command", title="commands")
     sampling = argparse.ArgumentParser(add_help=False)
     group = sampling.add_argument_group("sampling")
@@ -266,27 +103,41 @@ def parser() -> argparse.ArgumentParser:
         "fit-cmp",
         parents=[sampling],
         help="CMP regression on a CSV file",
-        description="Fit log mu = intercept + covariates (+ log offset) and log nu shared or with "
-        "covariates of its own. Columns of text become indicators against their first level. "
-        "Writes STEM.nc (the posterior) and STEM.png (a rootogram), prints a summary table.",
+        description="Fit log mu = intercept + covariates (+ log offset), or a formula, and log nu "
+        "shared or with covariates of its own. Columns of text become indicators against their "
+        "first level. Writes STEM.nc (the posterior) and STEM.png (a rootogram), prints a summary "
+        "table and the verdict on the normaliser.",
     )
-    fit_cmp.add_argument("file", type=Path, help="CSV file with a header")
-    fit_cmp.add_argument("--response", required=True, help="column of counts")
+    fit_cmp.add_argument("file", type=Path, help="CSV file with a header; separator is guessed")
+    fit_cmp.add_argument("--response", metavar="COLUMN", help="column of counts")
+    columns: dict[str, Any] = {"nargs": "+", "default": [], "metavar": "COLUMN"}
+    fit_cmp.add_argument("--covariates", **columns, help="columns that move the mean")
     fit_cmp.add_argument(
-        "--covariates", nargs="+", default=[], metavar="COLUMN", help="columns that move the mean"
+        "--formula", help='in place of the two above, through Bambi: "y ~ x + (1|g)"'
     )
     fit_cmp.add_argument(
         "--nu-covariates",
-        nargs="+",
-        default=[],
-        metavar="COLUMN",
+        **columns,
         help="columns that move the dispersion (default: one nu shared by all rows)",
     )
+    fit_cmp.add_argument("--categorical", **columns, help="columns whose numbers are names")
     fit_cmp.add_argument("--offset", metavar="COLUMN", help="column of exposures (positive)")
+    fit_cmp.add_argument(
+        "--zero-inflated", action="store_true", help="a share 1 - psi of the rows is always zero"
+    )
     fit_cmp.add_argument(
         "--out", type=Path, help="stem of the files written (default: FILE's name with _cmp)"
     )
     fit_cmp.set_defaults(run=run_fit_cmp)
+
+    check = commands.add_parser(
+        "check",
+        help="the verdict on the normaliser of a saved fit",
+        description="Print what is known of the normaliser over a saved posterior. Draws of an "
+        "interrupted fit are checked now. Answers 1 where they are not to be trusted.",
+    )
+    check.add_argument("file", type=Path, help="netCDF file that fit-cmp or demo wrote")
+    check.set_defaults(run=run_check)
     return top
 
 
@@ -298,11 +149,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().print_help()
         return 2
     try:
-        options.run(options)
+        return options.run(options)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    return 0
+    except KeyboardInterrupt as stop:
+        print("interrupted" + (f": {stop}" if str(stop) else ""), file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ class CMP(CMPBased):
     rv_type = CMPRV
 
     @classmethod
-    def dist(  # type: ignore[override]  # a distribution names its parameters
+    def dist(
         cls,
         mu: Any = None,
         nu: Any = None,
@@ -122,7 +122,7 @@ class CMPWithZeros(CMPBased):
     """Arguments of the zero-inflated and the hurdle distribution."""
 
     @classmethod
-    def dist(  # type: ignore[override]  # a distribution names its parameters
+    def dist(
         cls,
         psi: Any,
         mu: Any = None,

@@ -21,6 +21,7 @@ FLOORS = (
     ("counts", "graphs", "networks"),
     ("diagnostics", "plots"),
     ("", "dims"),
+    ("cli",),
     ("__main__",),
 )
 #: Named tuples call these public.

@@ -103,7 +103,7 @@ class CMPRV(CMPBasedRV):
 
     _print_name = ("CMP", "\\operatorname{CMP}")
 
-    def rng_fn(self, rng: np.random.Generator, first: Any, nu: Any, size: Any = None) -> Any:  # type: ignore[override]  # an Op names its parameters
+    def rng_fn(self, rng: np.random.Generator, first: Any, nu: Any, size: Any = None) -> Any:
         """Draw, whatever the normaliser; see :mod:`.random` for what is drawn far out."""
         return draw_cmp_array(rng, self.log_rate(first, nu), nu, size)
 
@@ -240,7 +240,7 @@ class CMP(CMPBased):
     rv_op = CMPRV.rv_op
 
     @classmethod
-    def dist(  # type: ignore[override]  # a distribution names its parameters
+    def dist(
         cls,
         mu: Any = None,
         nu: Any = None,

@@ -34,7 +34,7 @@ class CMPWithZerosRV(CMPBasedRV):
 
     signature = "(),(),()->()"
 
-    def rng_fn(  # type: ignore[override]  # an Op names its parameters
+    def rng_fn(
         self, rng: np.random.Generator, psi: Any, first: Any, nu: Any, size: Any = None
     ) -> Any:
         """Draw exactly, whatever the normaliser."""
@@ -128,7 +128,7 @@ class CMPWithZeros(CMPBased):
     own_parameters: ClassVar = ("psi",)
 
     @classmethod
-    def dist(  # type: ignore[override]  # a distribution names its parameters
+    def dist(
         cls,
         psi: Any,
         mu: Any = None,

@@ -61,7 +61,7 @@ class MultivariateCMPRV(RandomVariable):
     dtype = "int64"
     _print_name = ("MultivariateCMP", "\\operatorname{MultivariateCMP}")
 
-    def rng_fn(self, rng: Any, eta: Any, nu: Any, shrunk: Any, omega: Any, size: Any = None) -> Any:  # type: ignore[override]  # an Op names its parameters
+    def rng_fn(self, rng: Any, eta: Any, nu: Any, shrunk: Any, omega: Any, size: Any = None) -> Any:
         """Draw by rejection, vector by vector."""
         vectors = [np.asarray(x, dtype=float) for x in (eta, nu, shrunk)]
         omega = np.asarray(omega, dtype=float)
@@ -151,9 +151,7 @@ class MultivariateCMP(Discrete):
         return super().__new__(cls, name, *args, observed=observed, **kwargs)
 
     @classmethod
-    def dist(  # type: ignore[override]  # a distribution names its parameters
-        cls, mu: Any, nu: Any, omega: Any, **kwargs: Any
-    ) -> TensorVariable:
+    def dist(cls, mu: Any, nu: Any, omega: Any, **kwargs: Any) -> TensorVariable:
         """Create the distribution outside of a model.
 
         Raises

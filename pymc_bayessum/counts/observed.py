@@ -195,7 +195,7 @@ def _fit(implied: Lengths, seen: Lengths) -> bool:
 def _lengths(x: Any) -> Lengths:
     if not isinstance(x, Variable):
         return np.shape(x)
-    static = x.type.shape  # type: ignore[attr-defined]  # a tensor
+    static = x.type.shape
     lengths: Any = x.shape  # type: ignore[attr-defined]  # a tensor
     return tuple(_length(lengths[i]) if n is None else n for i, n in enumerate(static))
 

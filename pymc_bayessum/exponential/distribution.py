@@ -61,7 +61,7 @@ class ExponentialFamilyRV(RandomVariable):
         kwargs.setdefault("signature", f"({family.n_statistics})->({state})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, theta: Any, size: Any) -> np.ndarray:  # type: ignore[override]  # an Op names its parameters
+    def rng_fn(self, rng: np.random.Generator, theta: Any, size: Any) -> np.ndarray:
         """Draw all states of one parameter vector together."""
         theta = np.asarray(theta, dtype=float)
         batch = theta.shape[:-1]

@@ -58,7 +58,7 @@ class PottsRV(RandomVariable):
         kwargs.setdefault("signature", f"({field}),({coupling})->({layout.n_sites})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, h: Any, J: Any, size: Any) -> np.ndarray:  # type: ignore[override]  # an Op names its parameters
+    def rng_fn(self, rng: np.random.Generator, h: Any, J: Any, size: Any) -> np.ndarray:
         """Draw all rows of one set of parameters together."""
         layout = self.layout
         h, J = np.asarray(h, dtype=float), np.asarray(J, dtype=float)

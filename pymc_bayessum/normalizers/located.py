@@ -174,7 +174,7 @@ class FinalPoints(_Points):
 
     @staticmethod
     @njit
-    def run(x, g, first, nodes, weights, lengths):  # type: ignore[override]  # each Op has its own tables
+    def run(x, g, first, nodes, weights, lengths):
         """Return nodes, weights and ends."""
         return final_points(x, g, first, np.sqrt(DEPTH), SKEWED, GRADING, nodes, weights, lengths)
 
@@ -287,7 +287,7 @@ def outside_variables(function: Callable[[Any], Any], x: Any) -> list[Variable]:
     first, second = function(x), function(x.type())
     outside = set(ancestors([first])) & set(ancestors([second]))
     inputs = [v for v in ancestors([first]) if v.owner is not None and v not in outside]
-    used = dict.fromkeys(v for made in inputs for v in made.owner.inputs)  # type: ignore[union-attr]  # owners were asked for above
+    used = dict.fromkeys(v for made in inputs for v in made.owner.inputs)
     return [
         v
         for v in used

@@ -79,6 +79,6 @@ def look_up_factorials(output: Any) -> Any:
     ]
     # The last first: what was replaced is an input of nothing that comes after.
     for v in found:
-        swap: Any = {v: _looked_up(*v.owner.inputs)}  # type: ignore[union-attr]  # owners were asked for above
+        swap: Any = {v: _looked_up(*v.owner.inputs)}
         output = graph_replace([output], swap, strict=False)[0]
     return output

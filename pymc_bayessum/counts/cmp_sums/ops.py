@@ -236,7 +236,7 @@ def _chain(
     if any((a + 1, b) not in values for a, b in connected):
         if higher is None:
             message = f"derivatives above order {op.order} are not computed"
-            return tuple(grad_not_implemented(op, i, inputs[i], message) for i in (-2, -1))  # type: ignore[return-value]  # two, but mypy cannot count
+            return tuple(grad_not_implemented(op, i, inputs[i], message) for i in (-2, -1))
         more = higher.make_node(*inputs).outputs
         values = dict(zip(derivative_orders(higher.order), more, strict=True)) | values
     by_eta = sum(g * values[a + 1, b] for (a, b), g in connected.items())
