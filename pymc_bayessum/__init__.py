@@ -21,6 +21,7 @@ from pymc_bayessum.exponential import ExponentialFamily, Family
 from pymc_bayessum.graphs import (
     AnchoredRule,
     Ising,
+    LabelStep,
     OrdinalMRF,
     Potts,
     PottsFit,
@@ -68,6 +69,7 @@ __all__ = [
     "Family",
     "HurdleCMP",
     "Ising",
+    "LabelStep",
     "LatentCount",
     "MultivariateCMP",
     "OrdinalMRF",

@@ -3,6 +3,7 @@
 from pymc_bayessum.graphs.anchors import AnchoredRule, anchored_rule
 from pymc_bayessum.graphs.base_rules import PottsRule, potts_rule
 from pymc_bayessum.graphs.fitting import PottsFit, fit_potts
+from pymc_bayessum.graphs.label_step import LabelStep
 from pymc_bayessum.graphs.layouts import (
     EliminationOrder,
     as_edges,
@@ -25,6 +26,7 @@ __all__ = [
     "AnchoredRule",
     "EliminationOrder",
     "Ising",
+    "LabelStep",
     "OrdinalMRF",
     "Potts",
     "PottsFit",

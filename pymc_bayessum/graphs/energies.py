@@ -119,8 +119,9 @@ def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any, absolute: 
     valid = layout.valid(x)
     states = pt.clip(layout.encode(x), 0, layout.n_states - 1)
     logp = normalized(symbolic_energy(layout, states, h, J), log_z)
-    possible = pt.le(logp, _slack(log_z)) if absolute else True
-    return pt.switch(pt.and_(valid, possible), logp, -np.inf)
+    if absolute:
+        valid = pt.and_(valid, pt.le(logp, _slack(log_z)))
+    return pt.switch(valid, logp, -np.inf)
 
 
 def _slack(log_z: Any) -> Any:

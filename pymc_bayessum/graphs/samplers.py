@@ -27,6 +27,7 @@ __all__ = [
     "GraphChain",
     "SamplerName",
     "choose_sampler",
+    "rewards_agreement",
     "sample_exact",
     "sample_gibbs",
     "sample_states",
@@ -73,17 +74,17 @@ def choose_sampler(
     if sampler is None:
         if plan_within(layout, budget) is not None:
             return "exact"
-        return "swendsen-wang" if _is_ferromagnetic(layout, J) else "gibbs"
+        return "swendsen-wang" if rewards_agreement(layout, J) else "gibbs"
     if sampler not in get_args(SamplerName):
         raise ValueError(f"sampler must be one of {get_args(SamplerName)}, got {sampler!r}")
-    if sampler == "swendsen-wang" and not _is_ferromagnetic(layout, J):
+    if sampler == "swendsen-wang" and not rewards_agreement(layout, J):
         raise ValueError("sampler='swendsen-wang' needs scalar or edge couplings of at least zero")
     if sampler == "exact" and plan_within(layout, budget) is None:
         raise ValueError("sampler='exact': the graph is too wide for elimination, use chains")
     return sampler
 
 
-def _is_ferromagnetic(layout: PottsLayout, J: Any) -> bool:
+def rewards_agreement(layout: PottsLayout, J: Any) -> bool:
     """Whether all couplings reward agreement, and nothing else."""
     kinds = ("none", "scalar", "edge")
     alike = layout.coupling_kind in kinds and layout.scores is None
@@ -269,7 +270,7 @@ def sample_swendsen_wang(
     >>> sorted(set(x.ravel().tolist()))
     [0, 1]
     """
-    if not _is_ferromagnetic(layout, J):
+    if not rewards_agreement(layout, J):
         raise ValueError(
             "J must be one number, or one for each edge, and none negative for Swendsen-Wang, got "
             f"kind {layout.coupling_kind!r}; use sample_gibbs"
@@ -359,6 +360,13 @@ def _fields(layout: PottsLayout, h: Any) -> np.ndarray:
     return np.ascontiguousarray(fields[:1] if alike else fields)
 
 
+@lru_cache(maxsize=16)
+def _ends(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, int]:
+    """Neighbours of all sites, and the most that one has; kept, as chains ask at every step."""
+    start, site, _ = adjacency(layout.edges, layout.n_sites)
+    return start, site, int(np.diff(start).max(initial=0))
+
+
 def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
     """Tables that Gibbs sweeps read: factors, or logarithms where these spread too far.
 
@@ -374,17 +382,16 @@ def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
     """
     fields = _fields(layout, h)
     own = fields - fields.max(axis=1, keepdims=True)
-    # A forbidden state has the factor zero; it needs no logarithms.
-    least = own.min(axis=1, where=np.isfinite(own), initial=0.0)
-    start, site, _ = adjacency(layout.edges, layout.n_sites)
+    start, site, most = _ends(layout)
     powers, pairs = np.empty(0), np.empty((0, layout.n_states, layout.n_states))
-    most = int(np.diff(start).max(initial=0))
     strength = _strength(layout, J)
     if strength is not None and strength.ndim == 0 and np.isfinite(strength):
         rungs = np.arange(max(most, 1) + 1) * float(strength)
-        spread = float(np.ptp(rungs) - least.min())
-        if spread <= _PRODUCT_RANGE:
+        # A state whose own factor vanishes beside the best (forbidden, or nearly) needs no
+        # logarithms: no number of agreeing neighbours could make up for that.
+        if np.ptp(rungs) <= _PRODUCT_RANGE:
             return Sites(start, site, np.exp(own), np.exp(rungs - rungs.max()), pairs, False)
+    least = own.min(axis=1, where=np.isfinite(own), initial=0.0)
     _, couplings = _full(layout, h, J)
     table = neighbours(couplings, layout.edges, layout.n_sites).table
     pairs = table - table.max(axis=(1, 2), keepdims=True, initial=-np.inf)
@@ -417,7 +424,7 @@ def _cluster_tables(layout: PottsLayout, h: Any, J: Any) -> Clusters:
     """Fields, edges and the probability of a bond on each edge between equal states."""
     strength = _strength(layout, J)
     assert strength is not None
-    bonds = -np.expm1(-np.broadcast_to(strength, layout.n_edges))
+    bonds = np.full(layout.n_edges, -np.expm1(-strength))
     return Clusters(np.asarray(layout.edges), bonds, _fields(layout, h))
 
 
