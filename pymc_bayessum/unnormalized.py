@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cached_property, singledispatch
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.measures.supports import Image, Integers, Naturals, Range, Sites, Spins, Support
 from pymc_bayessum.normalizers.adaptive import AdaptiveSum
-from pymc_bayessum.normalizers.located import draw_by_nodes
+from pymc_bayessum.normalizers.located import N_CANDIDATES
 from pymc_bayessum.normalizers.node import log_z as log_z_of
 from pymc_bayessum.normalizers.node import normalized
 from pymc_bayessum.normalizers.summed import log_normalizer
@@ -188,71 +188,61 @@ def _found_nodes(
         mass = normalized(log_f(safe, *values), log_z_of(normalizer, *values))
         return pt.switch(inside, mass, -np.inf)
 
-    return tensors, {
+    settings: dict[str, Any] = {
         "logp": logp,
-        "random": _sampler(random or _Draws(normalizer, tensors, core_ndims), "", len(tensors)),
-        "dtype": "int64",
         "signature": safe_signature(core_ndims, [0]),
         "class_name": "Unnormalized",
     }
+    if random is not None:
+        sampler = _sampler(random, "", len(tensors))
+        return tensors, {**settings, "random": sampler, "dtype": "int64"}
+
+    def draw(*args):
+        *values, size = args
+        nodes = normalizer.nodes(*values)
+        return _draw_by_nodes(*nodes, lambda x: log_f_at_nodes(pt.cast(x, "int64"), *values), size)
+
+    def support_point(rv, size, *values):
+        x, _ = normalizer.nodes(*values[: len(tensors)])
+        log_mass = log_f_at_nodes(pt.cast(x, "int64"), *values[: len(tensors)])
+        best = pt.argmax(pt.where(pt.isnan(log_mass), -np.inf, log_mass), axis=-1, keepdims=True)
+        point = pt.take_along_axis(x, best, axis=-1)[..., 0]
+        return pt.cast(point if rv_size_is_none(size) else pt.broadcast_to(point, size), "int64")
+
+    return tensors, {**settings, "dist": draw, "support_point": support_point}
 
 
-class _Draws:
-    """Draws by the nodes that a sum has found, compiled when they are first asked for."""
+def _draw_by_nodes(x: Any, weight: Any, log_f: Callable[[Any], Any], size: Any) -> Any:
+    """Return symbolic draws by the nodes that a sum has found: sampling-importance-resampling.
 
-    def __init__(self, normalizer: AdaptiveSum, tensors: Sequence[Any], core_ndims: Sequence[int]):
-        self.normalizer, self.core_ndims = normalizer, core_ndims
-        self.tensors = tensors
+    A node is drawn by its share, a number uniformly from those it stands for, and of 16 such
+    numbers one by its probability over that of being proposed. Where all numbers are nodes this
+    is exact.
+    """
+    used = pt.gt(weight, 0.0)
+    order = pt.argsort(pt.where(used, x, np.inf), axis=-1)
+    x = pt.take_along_axis(pt.where(used, x, np.inf), order, axis=-1)
+    weight = pt.take_along_axis(weight, order, axis=-1)
+    kept = pt.isfinite(x)
+    share = pt.log(weight) + log_f(pt.where(kept, x, x[..., :1]))
+    share = pt.where(pt.and_(kept, pt.invert(pt.isnan(share))), share, -np.inf)
+    middle = pt.floor((x[..., 1:] + x[..., :-1]) / 2.0)
+    lower = pt.join(-1, x[..., :1], middle + 1.0)
+    upper = pt.join(-1, pt.where(pt.isfinite(middle), middle, x[..., :-1]), x[..., -1:])
+    batch = [x.shape[i] for i in range(x.type.ndim - 1)] if rv_size_is_none(size) else list(size)
+    times = (*batch, N_CANDIDATES)
+    chosen = pm.Categorical.dist(logit_p=pt.expand_dims(share, -2), size=times)
 
-    @cached_property
-    def _functions(self) -> tuple[Any, Any]:
-        theta = [
-            pt.tensor(dtype=t.type.dtype, shape=(None,) * n)
-            for t, n in zip(self.tensors, self.core_ndims, strict=True)
-        ]
-        x, weight = self.normalizer.nodes(*theta)
-        points = pt.dvector("points")
-        at_points = self.normalizer.log_f(pt.cast(points, "int64"), *theta)
-        at_nodes = self.normalizer.log_f(pt.cast(x, "int64"), *theta)
-        options: Any = {"on_unused_input": "ignore", "mode": "FAST_COMPILE"}
-        return (
-            pytensor.function(theta, [x, weight, at_nodes], **options),
-            pytensor.function([points, *theta], at_points, **options),
-        )
+    def at(values: Any) -> Any:
+        whole = pt.broadcast_to(values, (*batch, values.shape[-1]))
+        return pt.take_along_axis(whole, chosen, axis=-1)
 
-    def __call__(self, *params: Any, rng: Any, size: Any) -> np.ndarray:
-        """Return draws for each set of parameters."""
-        values = [
-            np.asarray(p, dtype=t.type.dtype) for p, t in zip(params, self.tensors, strict=True)
-        ]
-        shapes = [p.shape[: p.ndim - n] for p, n in zip(values, self.core_ndims, strict=True)]
-        batch = np.broadcast_shapes(*shapes)
-        size = batch if size is None else tuple(size)
-        whole = [
-            np.broadcast_to(p, batch + p.shape[p.ndim - n :])
-            for p, n in zip(values, self.core_ndims, strict=True)
-        ]
-        draws = np.empty(size, dtype=np.int64)
-        for index in np.ndindex(batch):
-            one = [np.asarray(p[index]) for p in whole]
-            # Along an axis of length one all draws share their parameters.
-            shared = zip(index, batch, strict=True)
-            slot = (..., *(slice(None) if length == 1 else k for k, length in shared))
-            draws[slot] = self._draw(one, draws[slot].shape, rng)
-        return draws
-
-    def _draw(self, theta: Sequence[Any], times: Any, rng: Any) -> np.ndarray:
-        nodes, target = self._functions
-        x, weight, log_f = nodes(*theta)
-        order = np.argsort(x[weight > 0.0])
-        n_draws = int(np.prod(times, dtype=int))
-        kept = np.flatnonzero(weight > 0.0)[order]
-        x, weight, log_f = (np.repeat(v[kept, None], n_draws, axis=1) for v in (x, weight, log_f))
-
-        def at(points: np.ndarray) -> np.ndarray:
-            return target(points.ravel(), *theta).reshape(points.shape)
-
-        return draw_by_nodes(x, weight, log_f, at, rng).reshape(times)
+    first, count = at(lower), at(upper) - at(lower) + 1.0
+    candidates = first + pt.floor(count * pm.Uniform.dist(size=times))
+    log_ratio = log_f(candidates) - at(share) + pt.log(count)
+    best = pm.Categorical.dist(logit_p=pt.where(pt.isnan(log_ratio), -np.inf, log_ratio))
+    taken = pt.take_along_axis(candidates, pt.expand_dims(best, -1), axis=-1)[..., 0]
+    return pt.cast(taken, "int64")
 
 
 def _parts(

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
-from laws import LAWS, listed
+from laws import LAWS, MISSED, MORE_LAWS, listed
 from pytensor.compile.mode import Mode
 from scipy.optimize import minimize
 
 import pymc_bayessum as pbs
 from pymc_bayessum import kernels, measures
 from pymc_bayessum.diagnostics import find_normalizers
+from pymc_bayessum.normalizers.protocol import Asked
 from pymc_bayessum.rules.rule import bayes_sum, poisson_rule
 from pymc_bayessum.unnormalized import Unnormalized
 
@@ -410,6 +412,24 @@ def test_found_nodes_sum_every_law(name):
     picked = np.unique(np.append(np.argmax(masses), [0, 17, len(masses) // 2]))
     value = pm.logp(variable, law.low + picked).eval(mode="FAST_COMPILE")
     assert np.allclose(value, masses[picked], rtol=1e-12, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_laws_that_are_missed_are_seen_by_the_reference(name):
+    law = MORE_LAWS[name]
+    masses = listed(law)
+    best = int(np.argmax(masses))
+    variable = pbs.Unnormalized.dist(law.log_f, *law.theta, support=law.support)
+    log_mass = pm.logp(variable, law.low + best)
+    [found] = find_normalizers(log_mass)
+    log_z, value, *theta = pytensor.function(
+        [], [found.log_z, log_mass, *found.theta], mode="FAST_COMPILE"
+    )()
+    asked = Asked(found.theta, [], [], {"mode": "FAST_COMPILE"}, np.random.default_rng(0))
+    seen = found.normalizer.reference(asked)([], theta).log_z
+    missing = value - masses[best]
+    assert abs(missing) > 1e-8
+    assert np.isclose(seen - log_z, missing, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["two far humps", "discrete Laplace"])
