@@ -46,6 +46,9 @@ def judge_draws(
     noise = _reference_noise(check)
     if not harmless or noise > HARMLESS_SHIFT:
         moved = marginals()
+        if moved is not None:
+            # What varies along all of many directions together may be small along each.
+            noise = min(noise, moved.noise)
         if moved is not None and max(moved) <= HARMLESS_SHIFT:
             return "good", (
                 f"no posterior mean moves by more than {max(moved.shift, 1e-3):.2g} of its sd, no "

@@ -324,7 +324,7 @@ class Family:
         """The exact normaliser; None where there are too many states."""
         return None if self.listing is None else ListedSum(*self.listing)
 
-    def exact_log_z(self) -> Callable[[np.ndarray], float] | None:
+    def exact_log_z(self, often: bool = False) -> Callable[[np.ndarray], float] | None:
         """Exact log Z as a function of a parameter vector; None where there is none."""
         exact = self.exact
         return None if exact is None else lambda theta: float(exact.log_z(np, theta))

@@ -111,13 +111,18 @@ class PottsFamily:
         name = choose_sampler(self.layout, J, self.sampler, Budget.ONCE)
         return None if name == "exact" else _TreeStartedChain(self.layout, h, J, name)
 
+    def moves(self, theta: np.ndarray) -> GraphChain:
+        """Chains at a parameter vector, even where draws are exact."""
+        h, J = self.layout.unflatten(theta)
+        return GraphChain(self.layout, h, J, choose_sampler(self.layout, J, None, 0.0))
+
     def coordinates(self) -> Coordinates:
         """Return the identifiable directions."""
         return identifiable(self.layout)
 
-    def exact_log_z(self) -> Callable[[np.ndarray], float] | None:
+    def exact_log_z(self, often: bool = False) -> Callable[[np.ndarray], float] | None:
         """Log Z by elimination, where that is affordable."""
-        plan = plan_within(self.layout, Budget.ONCE)
+        plan = plan_within(self.layout, Budget.EVERY_STEP if often else Budget.ONCE)
         return None if plan is None else lambda theta: plan.log_partition(*self._full(theta))
 
     def exact_mean(self, theta: np.ndarray) -> np.ndarray | None:

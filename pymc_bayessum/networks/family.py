@@ -149,7 +149,7 @@ class NetworkFamily:
             return DyadSum(self.statistics(none)[0], *distinct(self.changes(none[0])))
         return None if self.listing is None else ListedSum(*self.listing)
 
-    def exact_log_z(self) -> Callable[[np.ndarray], float] | None:
+    def exact_log_z(self, often: bool = False) -> Callable[[np.ndarray], float] | None:
         """Exact log Z as a function of a parameter vector; None where there is none."""
         exact = self.exact
         return None if exact is None else lambda theta: float(exact.log_z(np, theta))

@@ -8,6 +8,7 @@ that is used where it exists:
 offer                  what it is for
 =====================  ============================================================================
 ``chain``              Markov chains whose burn-in and spacing are watched, in place of ``sample``
+``moves``              the same even where ``sample`` is exact, for many parameter vectors at a time
 ``exact_mean``         the gradient of log Z at an anchor without noise
 ``conditional_means``  Rao-Blackwellised means: most of the noise of that gradient taken away
 ``other_means``        further estimates of it, by name
@@ -36,6 +37,7 @@ __all__ = [
     "OffersEnergy",
     "OffersExactLogZ",
     "OffersExactMean",
+    "OffersMoves",
     "OffersOtherMeans",
 ]
 
@@ -98,6 +100,14 @@ class OffersChain(Protocol):
 
 
 @runtime_checkable
+class OffersMoves(Protocol):
+    """A family whose states can be moved on at any parameter vector, at no cost before."""
+
+    def moves(self, theta: np.ndarray) -> Chain:
+        """Return chains at a parameter vector."""
+
+
+@runtime_checkable
 class OffersExactMean(Protocol):
     """A family whose mean statistics can be computed, at least of some members."""
 
@@ -138,8 +148,11 @@ class OffersCoordinates(Protocol):
 class OffersExactLogZ(Protocol):
     """A family whose log Z can be computed, at least of some members."""
 
-    def exact_log_z(self) -> Callable[[np.ndarray], float] | None:
-        """Return log Z as a function of a parameter vector; None where it costs too much."""
+    def exact_log_z(self, often: bool = False) -> Callable[[np.ndarray], float] | None:
+        """Return log Z as a function of a parameter vector; None where it costs too much.
+
+        ``often``: where it is asked for at thousands of vectors.
+        """
 
 
 @dataclass(frozen=True)

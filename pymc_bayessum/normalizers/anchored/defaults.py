@@ -6,13 +6,22 @@ many get one, at the mode.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior, climb
+from pymc_bayessum.normalizers.anchored.averages import (
+    CURVATURE_EACH,
+    PAIRS,
+    averages_until,
+    balanced,
+    mirrored,
+)
+from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, NormalPrior, climb
 from pymc_bayessum.normalizers.anchored.draws import Walk, chains_for
+from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
+from pymc_bayessum.normalizers.anchored.laplace import Expanded, laplace_mean
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.precision import posterior_precision
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored, combined, split
@@ -44,6 +53,16 @@ MARGIN = 0.6
 MOST_DRAWS = 400_000
 #: Draws that a rule with few parameters sums over at most: some tenth of a millisecond.
 MOST_NODES = 20_000
+#: Number of parameters from which on averages over the posterior put the one anchor right.
+MANY_PARAMETERS = 64
+#: Draws in the rule, with more than a few, for each of them at least;
+NODES_EACH = 10
+#: and numbers in it, at least: a millisecond for a value with gradient.
+LEAST_NUMBERS = 1_200_000
+#: and draws for each that tell the curvature at the anchor.
+BENDS_EACH = 50
+#: V from the anchor to the posterior mean beyond which the anchor moves there; and how often.
+NEAR, MOST_PASSES = 0.05, 3
 #: Posterior sds at which the outer anchors stand.
 SPREAD = 2.0
 #: Prior sd where the prior cannot be drawn from, or has no finite scale.
@@ -118,7 +137,7 @@ def default_anchored[A: Anchored](
             )
         else:
             rule, converged = _at_the_mode(
-                family, data, coordinates, prior, first, rng, chains, report, kind
+                family, data, coordinates, prior, first, rng, chains, target, report, kind
             )
     trouble = None
     if not converged:
@@ -148,11 +167,12 @@ def _at_the_mode[A: Anchored](
     start: np.ndarray,
     rng: np.random.Generator,
     chains: np.ndarray | None,
+    target: Precision,
     report: Callable[[str], None],
     kind: type[A],
 ) -> tuple[A, bool]:
     """One anchor for many parameters."""
-    n = max(5000, 10 * coordinates.size)
+    n = max(NODES_EACH * coordinates.size, min(MOST_NODES, LEAST_NUMBERS // coordinates.size))
     mode = climb(
         family,
         data,
@@ -165,6 +185,9 @@ def _at_the_mode[A: Anchored](
         report=report,
         kind=kind,
     )
+    if coordinates.size >= MANY_PARAMETERS:
+        rule, near = _balanced_at_the_mean(mode, data, prior, n, rng, target, report)
+        return rule, mode.converged and near
     rule = anchored(
         family,
         coordinates.parameters(mode.point)[None],
@@ -178,6 +201,63 @@ def _at_the_mode[A: Anchored](
     )
     report(f"one anchor, {rule.n_nodes} draws")
     return rule, mode.converged
+
+
+def _balanced_at_the_mean[A: Anchored](
+    mode: Climb[A],
+    data: Data,
+    prior: NormalPrior,
+    n: int,
+    rng: np.random.Generator,
+    target: Precision,
+    report: Callable[[str], None],
+) -> tuple[A, bool]:
+    """One anchor at the posterior mean, put right by averages around it; whether it is near."""
+    family, coordinates = mode.rule.family, mode.rule.coordinates
+    point, states = laplace_mean(mode.rule, data, prior).mean, mode.rule.states
+    for _ in range(MOST_PASSES):
+        theta = coordinates.parameters(point)
+        method = moment_method(family, theta, None)
+        n_bends = BENDS_EACH * coordinates.size
+        walk = Walk(
+            family,
+            theta,
+            coordinates,
+            rng,
+            start=states,
+            means=None if method == "exact" else method,
+            curvature=n_bends,
+        )
+        kept = -(-5 * n // (4 * walk.n_chains))
+        walk.draw(kept)
+        walk.draw(-(-n_bends // walk.n_chains) - kept, every=n_bends)
+        rule = combined(
+            [walk], anchor_moments(walk, method), n, n // 4, rng=rng, anchors=theta[None],
+            constant=_is_exact(family), kind=type(mode.rule),
+        )  # fmt: skip
+        posterior = laplace_mean(rule, data, prior)
+        point, states = posterior.mean, rule.states
+        v = rule.v(coordinates.parameters(point))
+        report(f"one anchor, {rule.n_nodes} draws: V = {v:.2g} to the posterior mean")
+        if v <= NEAR:
+            break
+    n_bends = CURVATURE_EACH * coordinates.size
+    averages, error = averages_until(
+        rule, _normal_points(posterior, rng), posterior.precision, data.n_rows,
+        MARGIN * target.mean, thin=walk.thin, start=states, rng=rng, n_bends=n_bends,
+    )  # fmt: skip
+    # The inverse of a covariance is too large by that much.
+    found = Precision(error, 0.5 * coordinates.size / averages.n_bends)
+    report(f"one anchor, {averages.n_draws} draws around it: within {error:.2g} sd")
+    return replace(balanced(rule, averages), precision=found), v <= V_LIMIT
+
+
+def _normal_points(posterior: Expanded, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Pairs of points of a normal approximation, set by set."""
+    root = np.linalg.cholesky(np.linalg.inv(posterior.precision))
+    while True:
+        standard = rng.normal(size=(PAIRS, len(root)))
+        yield mirrored(posterior.mean + standard @ root.T, posterior.mean)
 
 
 def _around_the_mode[A: Anchored](

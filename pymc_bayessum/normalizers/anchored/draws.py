@@ -77,6 +77,8 @@ class Walk:
         Which means of the statistics to keep over sets of chains.
     keep_states : bool
         Keep all states after all.
+    curvature : int
+        Number of draws whose second moments are summed up, kept or not.
 
     Attributes
     ----------
@@ -116,6 +118,7 @@ class Walk:
         n_chains: int = CHAINS,
         means: str | None = None,
         keep_states: bool = False,
+        curvature: int = 0,
     ):
         self.family, self.theta, self.coordinates, self.rng = family, theta, coordinates, rng
         self.n_chains, self.means, self.keep_states = n_chains, means, keep_states
@@ -126,6 +129,8 @@ class Walk:
         self._batch = np.arange(n_chains) % min(N_BATCHES, n_chains)
         self._sums = np.zeros((self._batch.max() + 1, len(theta)))
         self._n_summed = 0
+        self._curvature = _SecondMoments(coordinates.size) if curvature else None
+        self._curvature_rounds = -(-curvature // n_chains)
         if self.chain is None:
             self.sampler = "exact" if isinstance(family, OffersChain) else "own"
             self.states: Any = start
@@ -174,6 +179,11 @@ class Walk:
         """Mean of the statistics, shape (d,)."""
         return self._sums.sum(axis=0) / (self.n_chains * self._n_summed)
 
+    @property
+    def covariance(self) -> np.ndarray | None:
+        """Covariance of the reduced statistics over all draws, (r, r), where it was asked for."""
+        return None if self._curvature is None else self._curvature.covariance
+
     def draw(self, rounds: int, every: int = 1) -> None:
         """Make some draws with every chain, and keep the statistics of each ``every``-th.
 
@@ -186,8 +196,11 @@ class Walk:
         for number in range(rounds):
             self._advance(self.thin)
             kept = number % every == 0
-            if kept or self.means == "plain":
+            bends = self._n_summed < self._curvature_rounds
+            if kept or bends or self.means == "plain":
                 reduced = self._take_statistics()
+                if bends and self._curvature is not None:
+                    self._curvature.add(reduced)
                 if kept:
                     self._rounds.append(reduced)
             if kept and self.keep_states:
@@ -254,6 +267,27 @@ class Walk:
             spread = np.sqrt((first**2).sum(axis=0) * (now**2).sum(axis=0))
             if ((first * now).sum(axis=0) <= 0.2 * spread).all():
                 return
+
+
+class _SecondMoments:
+    """Sums of statistics and of their products, relative to the first mean."""
+
+    def __init__(self, size: int):
+        self._origin: np.ndarray | None = None
+        self.n, self._sum, self._products = 0, np.zeros(size), np.zeros((size, size))
+
+    def add(self, rows: np.ndarray) -> None:
+        if self._origin is None:
+            self._origin = rows.mean(axis=0)
+        away = rows - self._origin
+        self.n += len(rows)
+        self._sum += away.sum(axis=0)
+        self._products += away.T @ away
+
+    @property
+    def covariance(self) -> np.ndarray:
+        mean = self._sum / self.n
+        return (self._products - self.n * np.outer(mean, mean)) / (self.n - 1.0)
 
 
 def some_of(states: np.ndarray, n: int) -> np.ndarray:

@@ -6,11 +6,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_bayessum.normalizers.anchored.reference import AnchoredReference
+from pymc_bayessum.normalizers.anchored.reference import AnchoredReference, AveragedReference
+from pymc_bayessum.normalizers.anchored.rule import Anchored
 from pymc_bayessum.normalizers.family import Family, OffersExactLogZ
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
 
 __all__ = ["Estimate", "Estimated"]
+
+
+#: Parameters beyond which a check looks at each of them, and log Z is asked for that often.
+MANY_PARAMETERS = 64
 
 
 class Estimate(Protocol):
@@ -82,12 +87,15 @@ class Estimated:
 
     def reference(self, asked: Asked) -> Reference:
         """Exact sums where the family has them, else draws around the posterior."""
-        family = self.rule.family
-        if isinstance(family, OffersExactLogZ):
-            exact = family.exact_log_z()
+        rule = self.rule
+        many = isinstance(rule, Anchored) and rule.n_parameters > MANY_PARAMETERS
+        if isinstance(rule.family, OffersExactLogZ):
+            exact = rule.family.exact_log_z(often=many)
             if exact is not None:
                 return Given(_over_batches(exact), "the exact sum")
-        return AnchoredReference(self.rule, asked)
+        if isinstance(rule, Anchored) and many and len(rule.anchors) == 1:
+            return AveragedReference(rule, asked)
+        return AnchoredReference(rule, asked)
 
     def remedy(self, facts: Facts) -> str:
         """Say what the estimate says."""

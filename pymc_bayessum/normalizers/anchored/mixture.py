@@ -3,12 +3,15 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, softmax
 
-__all__ = ["Nodes", "mbar", "merged", "pooled"]
+__all__ = ["Nodes", "mbar", "merged", "pooled", "stretched"]
 
 #: Coordinates up to which equal rows of statistics are merged (they hardly occur beyond).
 MERGE_LIMIT = 16
+#: Share of its variance below which a direction is not seen by the draws, and not stretched more.
+LEAST_SEEN = 0.05
 
 
 class Nodes(NamedTuple):
@@ -132,3 +135,42 @@ def pooled(parts: list[np.ndarray], anchors: np.ndarray) -> tuple[Nodes, np.ndar
     sizes = np.array([len(part) for part in parts], dtype=float)
     log_weights, log_z = mbar(rows, counts, anchors, sizes)
     return Nodes(rows, log_weights, counts), log_z
+
+
+def stretched(nodes: Nodes, point: np.ndarray, covariance: np.ndarray, wanted: np.ndarray) -> Nodes:
+    r"""Move nodes linearly about their mean, so that one covariance becomes another.
+
+    The inverse of a covariance of N draws in r dimensions is too large by N / (N - r), and so would
+    be the variances of a posterior. The second derivative of log Z is taken from draws that need
+    not be kept; the nodes, moved, tell of what is beyond. A log-sum stays one, and convex.
+
+    Parameters
+    ----------
+    nodes : Nodes
+    point : ndarray, shape (r,)
+        Coordinates of the anchor.
+    covariance, wanted : ndarray, shape (r, r)
+        The nodes are moved by the symmetric map (in the metric of the second) that takes the first
+        to the second.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).normal(size=(50, 3))
+    >>> nodes, _ = pooled([rows], np.zeros((1, 3)))
+    >>> own = np.cov(rows, rowvar=False, bias=True)
+    >>> now = stretched(nodes, np.zeros(3), own, np.eye(3))
+    >>> bool(np.allclose(np.cov(now.rows, rowvar=False, bias=True), np.eye(3)))
+    True
+    """
+    mean = nodes.share(point) @ nodes.rows
+    away = nodes.rows - mean
+    ridge = 1e-9 * np.trace(wanted) / len(wanted) * np.eye(len(wanted))
+    root = np.linalg.cholesky(wanted + ridge)
+    half = solve_triangular(root, covariance, lower=True)
+    size, axes = np.linalg.eigh(solve_triangular(root, half.T, lower=True))
+    stretch = (axes / np.sqrt(np.maximum(size, LEAST_SEEN))) @ axes.T
+    moved = root @ stretch @ solve_triangular(root, away.T, lower=True)
+    # Weights belong to energies at the anchor, which move with the rows.
+    weights = nodes.log_weights - (moved.T - away) @ point
+    return Nodes(mean + moved.T, weights, nodes.counts)

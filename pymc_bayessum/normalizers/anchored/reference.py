@@ -1,14 +1,23 @@
 """Independent draws around a posterior, to hold an estimated log Z of a family against."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from pymc_bayessum.normalizers.anchored.averages import (
+    CURVATURE_EACH,
+    PAIRS,
+    averages_until,
+    curvature_of,
+    gradients,
+    mirrored,
+)
+from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
 from pymc_bayessum.normalizers.protocol import Asked, ReferenceValue
 
-__all__ = ["AnchoredReference"]
+__all__ = ["AnchoredReference", "AveragedReference"]
 
 #: States drawn around the posterior for each of two independent halves of a reference.
 ANCHORED_NODES = 8_000
@@ -19,6 +28,10 @@ FEWEST_NODES = 1000
 MOST_AXES = 4
 #: V of the estimate at the posterior mean beyond which draws there tell of the estimate alone.
 HOPELESS = 50.0
+#: Error of posterior means, in sds, that draws may leave where parameters are many.
+AVERAGED_ERROR = 0.015
+#: Draws for each parameter at the posterior mean, to know directions by.
+BENDS_EACH = 50
 
 
 class AnchoredReference:
@@ -48,12 +61,7 @@ class AnchoredReference:
             )
             for _ in range(2)
         ]
-        variance = rule.v(anchors[0])
-        if variance > HOPELESS:
-            self.doubt = (
-                f"the anchors are too far from the draws: V is {variance:.3g} there, and beyond "
-                f"{HOPELESS:g} log Z is a guess"
-            )
+        self.doubt = _doubt(rule.v(anchors[0]))
         level = rule.log_z_at(np, anchors[0])
         self.levels = [float(level - half.log_z_at(np, anchors[0])) for half in self.halves]
 
@@ -73,6 +81,83 @@ class AnchoredReference:
             sd = np.inf
         noise = float(np.mean(first - second) / 2)
         return ReferenceValue(np.asarray((first + second) / 2), sd=float(sd), noise=noise)
+
+
+class AveragedReference:
+    r"""Draws of the model at draws of the posterior, where parameters are many.
+
+    The estimate itself, with the gradient and the curvature it should have on average over the
+    posterior (see :mod:`~pymc_bayessum.normalizers.anchored.averages`): with the mean of the
+    coordinates :math:`\bar c`,
+
+    .. math:: \log Z(c) = \log \hat Z(c) + \delta \cdot (c - \bar c)
+              + \tfrac12 (c - \bar c)^\top \Delta\, (c - \bar c) .
+
+    Posterior means and sds follow from these averages, to first order, and nothing else is asked.
+    """
+
+    description = "draws of the model at draws of the posterior: mean slope and curvature of log Z"
+
+    def __init__(self, rule: Anchored, asked: Asked):
+        thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
+        coordinates = rule.coordinates
+        points = coordinates.of(thetas.reshape(-1, thetas.shape[-1]))
+        self.rule, self.centre = rule, points.mean(axis=0)
+        self.doubt = _doubt(rule.v(coordinates.parameters(self.centre)))
+        n_bends = BENDS_EACH * coordinates.size
+        walk = Walk(
+            rule.family,
+            coordinates.parameters(self.centre),
+            coordinates,
+            asked.rng,
+            start=rule.states,
+            curvature=n_bends,
+        )
+        walk.draw(-(-n_bends // walk.n_chains), every=n_bends)
+        self.settled = walk.settled and rule.settled
+        bend = walk.covariance
+        assert bend is not None
+        away = points - self.centre
+        v = np.mean(np.sum(away @ bend * away, axis=1)) * len(away) / (len(away) - 1.0)
+        # A posterior that the data alone have made would have this V with so many rows.
+        rows = coordinates.size / v
+        self.averages, _ = averages_until(
+            rule, _sets(points, self.centre, asked.rng), rows * bend, rows, AVERAGED_ERROR,
+            thin=walk.thin, start=walk.states, rng=asked.rng,
+            n_bends=CURVATURE_EACH * coordinates.size,
+        )  # fmt: skip
+        left = self.averages.means - gradients(rule, self.averages.points)
+        self.halves = [part.mean(axis=0) for part in np.array_split(left, 2)]
+        self.bend = self.averages.covariance - curvature_of(rule, self.averages)
+
+    def __call__(self, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray]) -> ReferenceValue:
+        """Return the estimate put right, and what two halves of the draws differ by."""
+        (point,) = theta
+        away = self.rule.coordinates.of(point) - self.centre
+        first, second = (away @ half for half in self.halves)
+        bent = 0.5 * np.sum(away @ self.bend * away, axis=-1)
+        value = self.rule.log_z_at(np, point) + (first + second) / 2.0 + bent
+        noise = float(np.mean(first - second) / 2.0)
+        return ReferenceValue(
+            np.asarray(value), sd=abs(noise) if self.settled else np.inf, noise=noise
+        )
+
+
+def _sets(points: np.ndarray, centre: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Pairs of posterior draws and their mirror images, set by set."""
+    while True:
+        order = rng.permutation(np.resize(np.arange(len(points)), max(PAIRS, len(points))))
+        for first in range(0, len(order) - PAIRS + 1, PAIRS):
+            yield mirrored(points[order[first : first + PAIRS]], centre)
+
+
+def _doubt(variance: float) -> str | None:
+    if variance <= HOPELESS:
+        return None
+    return (
+        f"the anchors are too far from the draws: V is {variance:.3g} there, and beyond "
+        f"{HOPELESS:g} log Z is a guess"
+    )
 
 
 def _anchors(thetas: np.ndarray) -> np.ndarray:

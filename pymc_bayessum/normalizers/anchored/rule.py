@@ -33,7 +33,7 @@ from pymc_bayessum.normalizers.anchored.errors import (
     held_out,
     slope_trust,
 )
-from pymc_bayessum.normalizers.anchored.mixture import Nodes, pooled
+from pymc_bayessum.normalizers.anchored.mixture import Nodes, pooled, stretched
 from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.products import product
 from pymc_bayessum.normalizers.anchored.target import TARGET, TOLERANCE, Precision
@@ -489,6 +489,11 @@ def combined[A: Anchored](
     nodes, log_z = pooled(inside, points)
     sizes = np.array([len(rows) for rows in inside], dtype=float)
     tests = held_out([part.rows for part in left], points, sizes, log_z)
+    curvature = walks[0].covariance
+    if curvature is not None and len(walks) == 1:
+        own = np.cov(nodes.rows, rowvar=False, aweights=nodes.share(points[0]), ddof=0)
+        nodes = stretched(nodes, points[0], own, curvature)
+        tests = tests._replace(covariances=curvature[None])
     known = NO_CONSTANT
     if constant and isinstance(family, OffersConstant):
         known = family.log_constant(anchors[0], rng)

@@ -1,0 +1,299 @@
+r"""Means and covariances of statistics averaged over a posterior, and rules put right by them.
+
+A posterior :math:`p(c) \propto e^{n (c \cdot \bar t - \log Z(c))} p_0(c)` of many
+parameters that is nearly normal has the mean and the covariance that solve
+
+.. math:: n\,(\bar t - E[\nabla \log Z(c)]) + E[\nabla \log p_0(c)] = 0, \qquad
+          \Sigma^{-1} = n\, E[\nabla^2 \log Z(c)] - E[\nabla^2 \log p_0(c)],
+
+expectations over the posterior itself (Stein's identities of the normal distribution). And
+:math:`E[\nabla \log Z]` is the mean of the statistics of draws from the model, one for each draw of
+the parameters, :math:`E[\nabla^2 \log Z]` their mean covariance. So a rule whose gradient and
+curvature have the same averages leads to the right posterior means and sds, to first order,
+whatever its draws miss elsewhere. That takes no more than statistics of many draws, which need not
+be kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from pymc_bayessum.normalizers.anchored.draws import N_BATCHES
+from pymc_bayessum.normalizers.anchored.mixture import stretched
+from pymc_bayessum.normalizers.anchored.moments import Moments
+from pymc_bayessum.normalizers.anchored.rule import Anchored, Slope
+from pymc_bayessum.normalizers.coordinates import Coordinates
+from pymc_bayessum.normalizers.family import (
+    Chain,
+    Family,
+    OffersChain,
+    OffersConditionalMeans,
+    OffersMoves,
+)
+
+__all__ = [
+    "Averages",
+    "averages_until",
+    "balanced",
+    "curvature_of",
+    "gradients",
+    "mirrored",
+    "model_averages",
+]
+
+#: Chains at each point,
+CHAINS = 50
+#: sweeps with which they forget the point they came from,
+BURN_IN = 50
+#: and draws of each of them.
+ROUNDS = 10
+#: Pairs of points in a set; a set is as many as there are batches, or a multiple.
+PAIRS = 50
+#: Draws for each parameter that tell the curvature.
+CURVATURE_EACH = 200
+#: Draws at which the target is given up.
+MOST_DRAWS = 1_500_000
+#: Points at which the curvature of a rule is computed.
+BEND_POINTS = 40
+
+
+class Averages(NamedTuple):
+    """Statistics of a model at points of a posterior.
+
+    Attributes
+    ----------
+    points : ndarray, shape (S, r)
+        Coordinates: pairs that mirror each other.
+    means : ndarray, shape (S, r)
+        Mean statistics at each.
+    covariance : ndarray, shape (r, r)
+        Mean over the points of the covariance at each.
+    n_draws, n_bends : int
+        Draws behind the means and behind the covariance.
+    """
+
+    points: np.ndarray
+    means: np.ndarray
+    covariance: np.ndarray
+    n_draws: int
+    n_bends: int
+
+    def joined(self, other: "Averages") -> "Averages":
+        """Return the averages of both."""
+        n_bends = self.n_bends + other.n_bends
+        bend = self.n_bends * self.covariance + other.n_bends * other.covariance
+        return Averages(
+            np.concatenate([self.points, other.points]),
+            np.concatenate([self.means, other.means]),
+            bend / n_bends,
+            self.n_draws + other.n_draws,
+            n_bends,
+        )
+
+
+def mirrored(points: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Return each point with its mirror image: what is linear in them averages out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mirrored(np.array([[1.0], [3.0]]), np.array([2.0])).tolist()
+    [[1.0], [3.0], [3.0], [1.0]]
+    """
+    return np.stack([points, 2.0 * centre - points], axis=1).reshape(-1, points.shape[1])
+
+
+def model_averages(
+    family: Family,
+    points: np.ndarray,
+    coordinates: Coordinates,
+    *,
+    rounds: int,
+    thin: int,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    bends: bool = True,
+) -> Averages:
+    """Draw from a model at points of a posterior, and average.
+
+    Parameters
+    ----------
+    family : Family
+    points : ndarray, shape (S, r)
+        Coordinates.
+    coordinates : Coordinates
+    rounds : int
+        Draws of each chain.
+    thin : int
+        Sweeps between them.
+    start : ndarray, shape (C, ...)
+        States drawn near the points.
+    rng : numpy.random.Generator
+    bends : bool
+        Whether the covariance is wanted too.
+
+    Returns
+    -------
+    Averages
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum.normalizers.coordinates import plain
+    >>> class Bits:
+    ...     def statistics(self, states):
+    ...         return states.sum(axis=1, keepdims=True).astype(float)
+    ...     def sample(self, theta, n, rng, start=None):
+    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
+    >>> found = model_averages(Bits(), np.zeros((2, 1)), plain(1), rounds=10, thin=1,
+    ...                        start=np.zeros((1, 10)), rng=np.random.default_rng(0))
+    >>> bool(np.allclose(found.means, 5.0, atol=0.4)), found.n_draws
+    (True, 1000)
+    """
+    size = coordinates.size
+    means, bend = [], np.zeros((size, size))
+    for number, point in enumerate(points):
+        theta = coordinates.parameters(point)
+        chain = _moves(family, theta)
+        states = start[(number * CHAINS + np.arange(CHAINS)) % len(start)]
+        if chain is not None:
+            states = chain.advance(states, BURN_IN, rng)
+        drawn = []
+        for _ in range(rounds):
+            if chain is None:
+                states = family.sample(theta, CHAINS, rng, states)
+            else:
+                states = chain.advance(states, thin, rng)
+            drawn.append(states)
+        every = np.concatenate(drawn)
+        if bends or not isinstance(family, OffersConditionalMeans):
+            rows = coordinates.rows(family.statistics(every))[0]
+            bend += np.cov(rows, rowvar=False).reshape(size, size) / len(points)
+        if isinstance(family, OffersConditionalMeans):
+            full = family.conditional_means(theta, every, np.zeros(len(every), dtype=np.int64))
+            means.append(coordinates.select @ full[0])
+        else:
+            means.append(rows.mean(axis=0))
+    n_draws = len(points) * rounds * CHAINS
+    return Averages(points, np.stack(means), bend, n_draws, n_draws if bends else 0)
+
+
+def _moves(family: Family, theta: np.ndarray) -> Chain | None:
+    if isinstance(family, OffersMoves):
+        return family.moves(theta)
+    return family.chain(theta) if isinstance(family, OffersChain) else None
+
+
+def averages_until(
+    rule: Anchored,
+    sets: Iterator[np.ndarray],
+    precision: np.ndarray,
+    n_rows: float,
+    target: float,
+    *,
+    thin: int,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    n_bends: int,
+) -> tuple[Averages, float]:
+    """Average over sets of points until what is left of error in the posterior mean is small.
+
+    Parameters
+    ----------
+    rule : Anchored
+        What the averages are compared with.
+    sets : iterator of ndarray, shapes (S, r)
+        Points, pair by pair.
+    precision : ndarray, shape (r, r)
+        Inverse covariance of the posterior.
+    n_rows : float
+    target : float
+        Error of the posterior mean, in sds, root mean square over directions.
+    thin, start, rng
+        As for :func:`model_averages`.
+    n_bends : int
+        Draws for the covariance, at least.
+
+    Returns
+    -------
+    averages : Averages
+    error : float
+    """
+    # With many rows the noise of draws outweighs what points of the posterior differ by.
+    rounds = int(np.clip(n_rows / 50, ROUNDS, 10 * ROUNDS))
+    found: Averages | None = None
+    while True:
+        new = model_averages(
+            rule.family, next(sets), rule.coordinates, rounds=rounds, thin=thin, start=start,
+            rng=rng, bends=found is None or found.n_bends < n_bends,
+        )  # fmt: skip
+        found = new if found is None else found.joined(new)
+        error = _mean_error(_left(rule, found), precision, n_rows)
+        enough = error <= target and found.n_bends >= n_bends
+        if enough or found.n_draws >= MOST_DRAWS:
+            return found, error
+
+
+def gradients(rule: Anchored, points: np.ndarray) -> np.ndarray:
+    """Gradients of log Z at coordinates, (S, r)."""
+    rows, weights = rule.nodes.rows, rule.nodes.log_weights
+    parts = np.array_split(points, -(-len(points) // 50))
+    return np.concatenate([softmax(part @ rows.T + weights, axis=1) @ rows for part in parts]) + (
+        rule.slope.shift
+    )
+
+
+def _left(rule: Anchored, averages: Averages) -> np.ndarray:
+    """Return what the gradients of a rule lack, in batches of points, (B, r)."""
+    left = averages.means - gradients(rule, averages.points)
+    return left.reshape(N_BATCHES, -1, left.shape[1]).mean(axis=1)
+
+
+def _mean_error(batches: np.ndarray, precision: np.ndarray, n_rows: float) -> float:
+    """Error of a posterior mean, in sds, rms over directions, from batches of what gradients lack.
+
+    A gradient that is off by s moves the mean by n C s: in sds, squared, n^2 s'C s.
+    """
+    n = len(batches)
+    spread = (batches - batches.mean(axis=0)) / np.sqrt(n * (n - 1.0))
+    moved = np.sum(spread * np.linalg.solve(precision, spread.T).T)
+    return float(n_rows * np.sqrt(moved / spread.shape[1]))
+
+
+def curvature_of(rule: Anchored, averages: Averages) -> np.ndarray:
+    """Mean over points of the second derivative of a rule's log Z, (r, r)."""
+    some = averages.points[:: max(1, len(averages.points) // BEND_POINTS)]
+    return np.mean([rule.mean_and_covariance(point)[1] for point in some], axis=0)
+
+
+def balanced[A: Anchored](rule: A, averages: Averages) -> A:
+    """Give a rule the gradient and the curvature that the model has on average over a posterior.
+
+    Parameters
+    ----------
+    rule : Anchored
+        With one anchor.
+    averages : Averages
+
+    Returns
+    -------
+    Anchored
+        Of the same kind.
+    """
+    coordinates, anchor = rule.coordinates, rule.coordinates.of(rule.centre)
+    bend = curvature_of(rule, averages)
+    rule = replace(rule, nodes=stretched(rule.nodes, anchor, bend, averages.covariance))
+    left = _left(rule, averages)
+    # At the anchor the mean is what makes the averages right, not what draws there would say.
+    lift = np.linalg.pinv(coordinates.select)
+    here = rule.mean_and_covariance(anchor)[0]
+    away = here + left - coordinates.select @ rule.moments.mean
+    batches = rule.moments.mean + away @ lift.T
+    return replace(
+        rule,
+        slope=Slope(rule.slope.shift + left.mean(axis=0), 1.0),
+        moments=Moments(batches.mean(axis=0), batches, "posterior"),
+    )
