@@ -15,7 +15,12 @@ from pymc_bayessum.counts import (
     cmp_mode,
     cmp_variance,
 )
-from pymc_bayessum.diagnostics import check_normalizer, correct, find_normalizers
+from pymc_bayessum.diagnostics import (
+    check_normalizer,
+    correct,
+    find_normalizers,
+    label_probabilities,
+)
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.exponential import ExponentialFamily, Family
 from pymc_bayessum.graphs import (
@@ -103,6 +108,7 @@ __all__ = [
     "kernels",
     "ksd",
     "ksd_test",
+    "label_probabilities",
     "log_normalizer",
     "measures",
     "negative_binomial_rule",

@@ -2,6 +2,7 @@
 
 from pymc_bayessum.graphs.anchors import AnchoredRule, anchored_rule
 from pymc_bayessum.graphs.base_rules import PottsRule, potts_rule
+from pymc_bayessum.graphs.curves import CurveRule, curve_rule
 from pymc_bayessum.graphs.fitting import PottsFit, fit_potts
 from pymc_bayessum.graphs.label_step import LabelStep
 from pymc_bayessum.graphs.layouts import (
@@ -24,6 +25,7 @@ from pymc_bayessum.graphs.pseudo import pseudo_likelihood
 
 __all__ = [
     "AnchoredRule",
+    "CurveRule",
     "EliminationOrder",
     "Ising",
     "LabelStep",
@@ -36,6 +38,7 @@ __all__ = [
     "chain",
     "coloring",
     "complete",
+    "curve_rule",
     "elimination_order",
     "fit_potts",
     "from_adjacency",

@@ -22,7 +22,7 @@ from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
 from pymc_bayessum.normalizers.coordinates import within
 
-__all__ = ["default_rule"]
+__all__ = ["default_rule", "prior_draws"]
 
 #: Prior draws that tell which parameters a model has.
 PRIOR_DRAWS = 200
@@ -81,7 +81,7 @@ def default_rule(
             "normalizer='exact' where the graph allows it"
         )
     states = layout.encode(data_rows(layout, rows))
-    draws = _prior_draws(layout, h, J)
+    draws = prior_draws(layout, h, J)
     coordinates = identifiable(layout)
     if draws is not None:
         coordinates = within(coordinates, draws)
@@ -114,7 +114,7 @@ def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:
     return np.stack(rows, axis=1).reshape(-1, layout.n_sites)
 
 
-def _prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
+def prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
     """Draw theta from the model's prior, shape (K, d); None where that is not possible."""
     given = [part for part in (h, J) if isinstance(part, Variable)]
     if h is None and J is None:

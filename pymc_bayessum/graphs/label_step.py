@@ -26,6 +26,11 @@ __all__ = ["LabelStep"]
 
 Moves = Literal["swendsen-wang", "gibbs"]
 
+#: Sites that sweeps at one step visit, unless told otherwise, and the most sweeps.
+SWEPT_SITES, MOST_SWEEPS = 200_000, 5
+#: Steps, at most, for which first labels wait until the parameters have found them.
+MOST_HELD = 50
+
 
 class LabelStep(BlockedStep):
     """Step method for unobserved labels of `Potts`, `Ising` or `OrdinalMRF`.
@@ -41,15 +46,17 @@ class LabelStep(BlockedStep):
         Unobserved labels; by default all there are in the model. What depends on them must
         factorise over their sites: ``pm.Normal("y", m[z], s, observed=image.ravel())`` does, and
         so does anything else that is computed site by site.
-    sweeps : int
-        Sweeps over all sites at each step.
+    sweeps : int, optional
+        Sweeps over all sites at each step; by default five, and fewer on images of more than
+        40 000 pixels, down to one.
     moves : {"swendsen-wang", "gibbs"}, optional
         By default Swendsen-Wang, each sweep followed by one of Gibbs, where couplings reward
         agreement at the current point, and Gibbs alone elsewhere.
     start : bool
-        Whether a chain that tunes and starts from the default labels first takes labels by the
-        rank of the data (:func:`.ranked_labels`): where all labels are equal, parameters of the
-        others would be told by the prior only.
+        Whether a chain that tunes and starts from the default labels takes labels by the rank of
+        the data (:func:`.ranked_labels`) instead, and keeps them for a tenth of the tuning steps,
+        50 at most, until the parameters have found them. Where all labels are equal, the prior
+        alone would tell the parameters of the others.
     model, rng, initial_point, compile_kwargs, blocked
         As for all step methods of PyMC.
 
@@ -81,7 +88,7 @@ class LabelStep(BlockedStep):
         self,
         vars: Any = None,
         *,
-        sweeps: int = 1,
+        sweeps: int | None = None,
         moves: Moves | None = None,
         start: bool = True,
         model: Any = None,
@@ -91,7 +98,7 @@ class LabelStep(BlockedStep):
         blocked: bool = True,
     ):
         model = modelcontext(model)
-        self.sweeps = integer("sweeps", sweeps, 1)
+        self.sweeps = None if sweeps is None else integer("sweeps", sweeps, 1)
         if moves is not None and moves not in get_args(Moves):
             raise ValueError(f"moves must be None or one of {get_args(Moves)}, got {moves!r}")
         self.moves = moves
@@ -107,7 +114,8 @@ class LabelStep(BlockedStep):
             for z in labels
             if start and model.rvs_to_initial_values.get(z) is None
         }
-        self._starting = False
+        self._number, self._hold = 0, 0
+        self._started: dict[str, np.ndarray | None] = {}
 
     @staticmethod
     def competence(var: Any, has_grad: bool = False) -> Competence:
@@ -117,7 +125,8 @@ class LabelStep(BlockedStep):
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Prepare for a new chain."""
         super().setup_chain(rng, tune, draws)
-        self._starting = tune > 0
+        self._number, self._hold = 0, min(MOST_HELD, -(-tune // 10))
+        self._started = {}
 
     def step(self, point: Point) -> tuple[Point, list[dict[str, Any]]]:
         """Update all labels."""
@@ -125,14 +134,15 @@ class LabelStep(BlockedStep):
         changed = []
         for labels in self.conditionals:
             old = new[labels.name]
-            states = None
-            if self._starting and np.array_equal(old, self._default.get(labels.name, ())):
-                states = labels.by_rank(new)
+            if self._number == 0 and np.array_equal(old, self._default.get(labels.name, ())):
+                self._started[labels.name] = labels.by_rank(new) if self._hold else None
+            states = self._started.get(labels.name) if self._number < self._hold else None
             if states is None:
-                states = labels.moved(new, self.sweeps, self.moves, self.rng)
+                sweeps = labels.sweeps if self.sweeps is None else self.sweeps
+                states = labels.moved(new, sweeps, self.moves, self.rng)
             new[labels.name] = labels.layout.decode(states).astype(old.dtype)
             changed.append(np.mean(new[labels.name] != old))
-        self._starting = False
+        self._number += 1
         return new, [{"changed": float(np.mean(changed))}]
 
 
@@ -146,6 +156,7 @@ class _Conditional:
         self.fields = SiteFields(
             model, variable, self.layout, point, np.random.default_rng(0), compile_kwargs
         )
+        self.sweeps = int(np.clip(SWEPT_SITES // self.fields.n_sites, 1, MOST_SWEEPS))
         # With a field for each state, spins are a Potts model of two states.
         self._given = replace(self.layout, field_kind="full", spins=False)
 

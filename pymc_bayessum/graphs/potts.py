@@ -21,6 +21,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
+from pymc_bayessum.graphs.curves import hidden_rule
 from pymc_bayessum.graphs.default_anchors import default_rule
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
 from pymc_bayessum.graphs.energies import row_logp
@@ -308,14 +309,15 @@ class GraphDistribution(Discrete):
         if isinstance(normalizer, AnchoredRule) and data is not None:
             _warn_of_noisy_curvature(name, normalizer)
         if normalizer is None:
-            if data is None:
-                raise ValueError(f"{name}: {_no_normalizer(layout)}")
             if _forbids(h, J):
                 raise ValueError(
                     f"{name}: h or J hold -inf, and what is forbidden needs an exact sum. "
                     f"{_no_normalizer(layout)}"
                 )
-            normalizer = default_rule(layout, _complete_rows(data, layout.n_sites), h, J)
+            if data is None:
+                normalizer = hidden_rule(name, layout, h, J)
+            else:
+                normalizer = default_rule(layout, _complete_rows(data, layout.n_sites), h, J)
         op = cls.rv_type(layout, normalizer, _positive(kwargs.pop("sweeps", SWEEPS)))
         return super().__new__(cls, name, h, J, op, **kwargs)
 

@@ -373,8 +373,10 @@ def test_bad_types():
 def test_in_a_model_without_data_and_without_a_normalizer():
     with pm.Model():
         J = pm.Normal("J")
-        with pytest.raises(ValueError, match=r"x: normalizer=None is exact only .* Pass observed="):
-            pbs.Ising("x", 0.0, J, WIDE)
+        with pytest.raises(
+            ValueError, match=r"x is not observed .* over the prior of one coupling"
+        ):
+            pbs.Ising("x", J, J, WIDE)
         with pytest.raises(ValueError, match="n_sites is not consistent"):
             pbs.Ising("x", np.zeros(6), J, EDGES, observed=np.ones((3, 5), dtype=int))
 

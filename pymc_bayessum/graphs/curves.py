@@ -1,0 +1,223 @@
+"""Log Z of labels that nobody has observed: a curve over the range of their coupling."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_bayessum.arguments import as_generator, real
+from pymc_bayessum.graphs.default_anchors import prior_draws
+from pymc_bayessum.graphs.estimates import model_layout, numeric_parameters, symbolic_parameters
+from pymc_bayessum.graphs.family import PottsFamily
+from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
+from pymc_bayessum.normalizers.anchored.curve import CHAINS, Curve, curve_between
+from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.coordinates import Coordinates
+from pymc_bayessum.normalizers.node import log_z
+
+__all__ = ["CurveRule", "FixedNormalizer", "curve_rule", "hidden_rule"]
+
+#: How far a curve goes beyond the draws of a prior, relative to their range.
+MARGIN = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class CurveRule(Curve):
+    """Normaliser of a Potts or Ising model along a range of its coupling; see `curve_rule`.
+
+    Attributes
+    ----------
+    layout : PottsLayout
+    knots : tuple of Knot
+        What chains found, in ascending order of the coupling.
+    limits : tuple of float
+        The range of the coupling.
+    settled : bool
+        Whether chains had settled, and agree, at all knots.
+
+    Examples
+    --------
+    >>> import pymc_bayessum as pbs
+    >>> rule = pbs.graphs.curve_rule((0.0, 1.0), pbs.graphs.grid(3, 3), n_states=2,
+    ...                              progressbar=False)
+    >>> rule.limits, rule.settled
+    ((0.0, 1.0), True)
+    """
+
+    family: PottsFamily
+
+    @property
+    def layout(self) -> PottsLayout:
+        """The model it normalises."""
+        return self.family.layout
+
+    def log_z(self, h: Any, J: Any) -> Variable:
+        """Symbolic log Z, up to a constant: convex, with tangents beyond the range.
+
+        Parameters
+        ----------
+        h, J : TensorVariable or array_like
+            In the shapes of ``layout``, with optional leading batch dimensions; +inf for other
+            fields than those of the curve.
+        """
+        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
+
+    def value(self, h: Any, J: Any) -> float:
+        """Log Z at numeric parameters, up to a constant."""
+        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
+
+
+@dataclass(frozen=True)
+class FixedNormalizer:
+    """Normaliser of labels whose fields and couplings are numbers: a constant, taken as zero.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    """
+
+    layout: PottsLayout
+
+    is_absolute = False
+
+    def log_z(self, h: Any, J: Any) -> Variable:
+        """Return zero for each set of parameters."""
+        return pt.zeros_like(pt.sum(symbolic_parameters(self.layout, h, J), axis=-1))
+
+
+def curve_rule(
+    between: tuple[float, float],
+    edges: Any,
+    *,
+    h: Any = None,
+    ising: bool = False,
+    n_sites: int | None = None,
+    n_states: int | None = None,
+    rng: Any = 0,
+    progressbar: bool = True,
+) -> CurveRule:
+    """Normaliser of a Potts or Ising model with one coupling, for a range of it.
+
+    It is what hidden labels get by themselves, for the range of the prior of their coupling. Build
+    it to use it in several models, or for a range that is narrower than the prior.
+
+    Parameters
+    ----------
+    between : pair of float
+        Smallest and largest coupling.
+    edges : array_like of int, shape (E, 2), or networkx.Graph
+    h : array_like, optional
+        Fixed field of all sites, (S,), or a number for spins.
+    ising : bool
+        Spins -1/+1 instead of states.
+    n_sites, n_states : int, optional
+        Where the shapes do not tell.
+    rng : None, int or numpy.random.Generator
+    progressbar : bool
+
+    Returns
+    -------
+    CurveRule
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc_bayessum as pbs
+    >>> ring = pbs.graphs.ring(6)
+    >>> rule = pbs.graphs.curve_rule((0.0, 1.0), ring, ising=True, progressbar=False)
+    >>> exact = [6 * np.log(np.cosh(J)) + np.log1p(np.tanh(J) ** 6) for J in (0.2, 0.8)]
+    >>> change = rule.value(None, 0.8) - rule.value(None, 0.2)
+    >>> bool(abs(change - (exact[1] - exact[0])) < 0.1)
+    True
+    """
+    low, high = (real("between", value) for value in between)
+    if not low < high:
+        raise ValueError(f"between must hold the smaller coupling first, got {between}")
+    layout, theta = model_layout(h, low, edges, ising=ising, n_sites=n_sites, n_states=n_states)
+    if layout.field_kind == "full":
+        raise ValueError(f"h must be one field of all sites, got shape {np.shape(h)}")
+    return _between(layout, theta, low, high, rng, progressbar)
+
+
+def hidden_rule(
+    name: str, layout: PottsLayout, h: Any, J: Any, *, rng: Any = 0, progressbar: bool = True
+) -> GraphNormalizer:
+    """Build the normaliser of labels that are not observed, from the prior of their coupling.
+
+    Parameters
+    ----------
+    name : str
+        Of the variable, for messages.
+    layout : PottsLayout
+    h, J : TensorVariable or array_like
+        The model's parameters, of the layout's shapes.
+    rng : None, int or numpy.random.Generator
+        The same curve is found every time by default.
+    progressbar : bool
+
+    Returns
+    -------
+    FixedNormalizer or CurveRule
+
+    Raises
+    ------
+    ValueError
+        Where more is free than one coupling, or its prior cannot be drawn from.
+    """
+    if not isinstance(h, Variable) and not isinstance(J, Variable):
+        return FixedNormalizer(layout)
+    simple = layout.field_kind != "full" and layout.coupling_kind == "scalar"
+    draws = prior_draws(layout, h, J) if simple else None
+    if draws is None or np.ptp(draws[:, :-1], axis=0).any():
+        raise ValueError(
+            f"{name} is not observed and its graph is too wide for exact sums: log Z is then "
+            "followed over the prior of one coupling, such as J = pm.HalfNormal('J'), with a "
+            "field that is fixed and the same everywhere, or none. For all else pass "
+            "normalizer=pbs.anchored_rule(...) at parameters you expect, or 'exact' where the "
+            "graph allows it"
+        )
+    coupling = draws[:, -1]
+    low, high = float(coupling.min()), float(coupling.max())
+    margin = MARGIN * (high - low)
+    # A prior that ends at independent sites is not left there.
+    low = low - margin if low < 0.0 else max(0.0, low - margin)
+    high = high + margin if high > 0.0 else min(0.0, high + margin)
+    return _between(layout, draws[0], low, high, rng, progressbar)
+
+
+def _between(
+    layout: PottsLayout, theta: np.ndarray, low: float, high: float, rng: Any, progressbar: bool
+) -> CurveRule:
+    """Follow log Z along the coupling, the last parameter, with the others as given."""
+    rng = as_generator(rng)
+    return curve_between(
+        PottsFamily(layout),
+        _last_of(theta),
+        low,
+        high,
+        start=rng.integers(0, layout.n_states, (CHAINS, layout.n_sites)).astype(np.int8),
+        rng=rng,
+        progressbar=progressbar,
+        kind=CurveRule,
+    )
+
+
+def _last_of(theta: np.ndarray) -> Coordinates:
+    """Coordinates of parameter vectors that differ in their last number only."""
+    last = np.eye(len(theta))[-1:]
+    others = np.eye(len(theta))[:-1]
+    fixed = np.append(theta[:-1], 0.0)
+    zero = np.zeros(1)
+    return Coordinates(
+        read=last,
+        read_origin=zero,
+        select=last,
+        row_origin=fixed,
+        tilt=np.zeros(len(theta)),
+        lift=last.T,
+        lift_origin=fixed,
+        outside=others if len(others) else None,
+        outside_origin=-theta[:-1] if len(others) else None,
+    )

@@ -1,0 +1,316 @@
+r"""Log Z along a line of parameters, where nobody knows yet which part of it will be needed.
+
+Labels that are not observed leave no place to anchor at. With one free parameter u there is no
+need for one: the slope of log Z is the mean statistic,
+
+.. math:: \log Z(u) - \log Z(u_0) = \int_{u_0}^{u} \mathrm E_t[\psi(x)]\, dt,
+
+(thermodynamic integration; Ogata and Tanemura, 1984; Gelman and Meng, 1998), estimated by chains at
+knots that are set closer until the mean half-way between two of them is what their interpolation
+says. A mean is known well enough when its error is small beside the sd of the statistic itself:
+that is the sd of the posterior that a seen x would leave, in units of the slope, and labels
+that are not seen leave a wider one.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.interpolate import CubicHermiteSpline, CubicSpline, PPoly
+
+from pymc_bayessum.normalizers.anchored.draws import Walk
+from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.coordinates import Coordinates
+from pymc_bayessum.normalizers.family import Family, OffersConditionalMeans, OffersExactMean
+from pymc_bayessum.progress import progress
+
+__all__ = ["Curve", "Knot", "curve_between"]
+
+#: Chains at each knot, and draws of each.
+CHAINS = 20
+ROUNDS = 10
+#: Times that chains which do not agree yet are given to do so.
+PATIENCE = 4
+#: Knots on either side before any is set between others.
+FIRST_KNOTS = 8
+#: Sds of the statistic by which a mean half-way may miss the interpolation: with the knot that
+#: was set to find out, what is left is an eighth of it or less.
+MISS = 0.3
+#: Sds of the statistic between knots below which none is set between.
+CLOSEST = 1.0
+#: Knots after which refinement is given up.
+MOST_KNOTS = 200
+
+
+class Knot(NamedTuple):
+    """What chains found at one parameter value.
+
+    Attributes
+    ----------
+    at : float
+    mean, error, variance : float
+        Of the statistic; the error is that of the mean.
+    settled : bool
+        Whether chains had stopped moving, and agree.
+    states : ndarray
+        The last of the chains.
+    """
+
+    at: float
+    mean: float
+    error: float
+    variance: float
+    settled: bool
+    states: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Normaliser of a family with one free parameter, along an interval of it.
+
+    Log Z is known up to a constant. It is convex, and goes on along its tangents outside of the
+    interval.
+
+    Attributes
+    ----------
+    family : Family
+    coordinates : Coordinates
+        Of one parameter.
+    knots : tuple of Knot
+        In ascending order.
+    """
+
+    family: Family
+    coordinates: Coordinates
+    knots: tuple[Knot, ...]
+
+    is_absolute = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether chains had settled at all knots."""
+        return all(knot.settled for knot in self.knots)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The interval that it answers for."""
+        return self.knots[0].at, self.knots[-1].at
+
+    @property
+    def states(self) -> np.ndarray:
+        """States of the middle knot, (C, ...)."""
+        return self.knots[len(self.knots) // 2].states
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it was not good enough."""
+        low, high = self.limits
+        return f"a prior that keeps to what the curve covers, {low:.3g} to {high:.3g}, or a new one"
+
+    @cached_property
+    def integral(self) -> PPoly:
+        """Log Z as a piecewise polynomial of the coordinate, zero at the lower end."""
+        return interpolated(self.knots).antiderivative()
+
+    def log_z_at(self, xp: Any, theta: Any) -> Any:
+        """Log Z of parameter vectors (..., d), up to a constant.
+
+        Parameters
+        ----------
+        xp : module
+            ``numpy`` or ``pytensor.tensor``.
+        theta : array_like or TensorVariable, shape (..., d)
+            +inf outside of the line.
+        """
+        coordinates, integral = self.coordinates, self.integral
+        u = product(xp, theta, coordinates.read[0]) + coordinates.read_origin[0]
+        low, high = self.limits
+        inside = xp.clip(u, low, high)
+        # What is piecewise constant has no gradient.
+        place = xp.searchsorted(integral.x[1:-1], inside)
+        away = inside - xp.take(integral.x, place)
+        value = xp.zeros_like(u)
+        for coefficients in integral.c:
+            value = value * away + xp.take(coefficients, place)
+        ends = xp.where(u < low, self.knots[0].mean, self.knots[-1].mean)
+        value = value + ends * (u - inside) + product(xp, theta, coordinates.tilt)
+        if coordinates.outside is None:
+            return value
+        missed = product(xp, theta, coordinates.outside.T) + coordinates.outside_origin
+        scale = 1.0 + xp.max(xp.abs(theta), axis=-1)
+        return xp.where(xp.max(xp.abs(missed), axis=-1) <= 1e-6 * scale, value, np.inf)
+
+    def sd_at(self, xp: Any, theta: Any) -> Any:
+        """Return the standard error of the change of log Z from the nearest knot."""
+        at, error = (np.array([getattr(k, name) for k in self.knots]) for name in ("at", "error"))
+        u = product(xp, theta, self.coordinates.read[0]) + self.coordinates.read_origin[0]
+        distance = xp.abs(u[..., None] - at)
+        nearest = xp.argmin(distance, axis=-1)
+        return xp.min(distance, axis=-1) * xp.take(error, nearest)
+
+    def v(self, theta: np.ndarray) -> float:
+        """Variance of the log ratio between a parameter vector and the interval; 0 inside."""
+        u = float(self.coordinates.of(theta)[0])
+        low, high = self.limits
+        nearest = self.knots[0] if u < low else self.knots[-1]
+        return float((u - np.clip(u, low, high)) ** 2 * nearest.variance)
+
+
+def interpolated(knots: tuple[Knot, ...] | list[Knot]) -> PPoly:
+    """Interpolate the means: cubic, and monotone where they are, so that log Z is convex.
+
+    Slopes are those of a spline, within the bounds of Fritsch and Carlson (1980).
+    """
+    at, mean = np.array([k.at for k in knots]), np.array([k.mean for k in knots])
+    secant = np.diff(mean) / np.diff(at)
+    least = np.minimum(np.append(secant, np.inf), np.append(np.inf, secant))
+    slope = np.clip(CubicSpline(at, mean)(at, 1), 0.0, 3.0 * np.maximum(least, 0.0))
+    return CubicHermiteSpline(at, mean, slope)
+
+
+def curve_between[C: Curve](
+    family: Family,
+    coordinates: Coordinates,
+    low: float,
+    high: float,
+    *,
+    start: np.ndarray,
+    origin: float = 0.0,
+    rng: np.random.Generator,
+    progressbar: bool = True,
+    kind: type[C] = Curve,  # type: ignore[assignment]
+) -> C:
+    """Find log Z of a family with one free parameter between two values.
+
+    Parameters
+    ----------
+    family : Family
+    coordinates : Coordinates
+        Of one parameter.
+    low, high : float
+        In the coordinate. Where chains do not settle the curve ends before, with a warning.
+    start : ndarray, shape (C, ...)
+        First states of chains.
+    origin : float
+        Where they are good states; knots are set from there outwards.
+    rng : numpy.random.Generator
+    progressbar : bool
+    kind : type
+        What to build: a wing's own kind of :class:`Curve`.
+
+    Returns
+    -------
+    Curve
+
+    Examples
+    --------
+    Ten bits with one common parameter:
+
+    >>> import numpy as np
+    >>> from pymc_bayessum.normalizers.coordinates import plain
+    >>> class Bits:
+    ...     def statistics(self, states):
+    ...         return states.sum(axis=1, keepdims=True).astype(float)
+    ...     def sample(self, theta, n, rng, start=None):
+    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
+    >>> found = curve_between(Bits(), plain(1), -2.0, 3.0, start=np.zeros((1, 10)),
+    ...                       rng=np.random.default_rng(0), progressbar=False)
+    >>> change = found.log_z_at(np, np.array([2.0])) - found.log_z_at(np, np.array([0.0]))
+    >>> bool(abs(change - 10 * np.log((1 + np.exp(2.0)) / 2)) < 0.3)
+    True
+    """
+    with progress("Following log Z", progressbar) as report:
+
+        def knot(at: float, states: np.ndarray) -> Knot:
+            found = _knot(family, coordinates, at, states, rng)
+            report(f"{at:.3g}: {found.mean:.5g} +- {found.error:.2g}")
+            return found
+
+        middle = knot(float(np.clip(origin, low, high)), start)
+        knots = [*_outwards(knot, middle, low)[::-1], middle, *_outwards(knot, middle, high)]
+        reached = knots[0].at, knots[-1].at
+        if len(knots) > 1:
+            knots = _refined(knot, knots)
+    found = kind(family, coordinates, tuple(knots))
+    trouble = []
+    if reached != (min(low, middle.at), max(high, middle.at)):
+        trouble.append(f"it is known from {reached[0]:.3g} to {reached[1]:.3g} only, where they do")
+    if not found.settled:
+        doubtful = [f"{k.at:.3g}" for k in knots if not k.settled]
+        trouble.append(f"it is doubtful at {', '.join(doubtful)}")
+    if trouble:
+        warnings.warn(
+            f"chains do not settle everywhere between {low:.3g} and {high:.3g}, so of log Z "
+            f"{' and '.join(trouble)}: give the parameter a prior that keeps to where it is known, "
+            "and run pbs.check_normalizer on the result",
+            UserWarning,
+            stacklevel=3,
+        )
+    return found
+
+
+def _knot(
+    family: Family, coordinates: Coordinates, at: float, start: np.ndarray, rng: np.random.Generator
+) -> Knot:
+    theta = coordinates.parameters(np.array([at]))
+    exact = family.exact_mean(theta) if isinstance(family, OffersExactMean) else None
+    means = "rao-blackwell" if isinstance(family, OffersConditionalMeans) else "plain"
+    for _ in range(PATIENCE):
+        walk = Walk(
+            family,
+            theta,
+            coordinates,
+            rng,
+            start=start,
+            n_chains=CHAINS,
+            means=means if exact is None else None,
+        )
+        walk.draw(ROUNDS)
+        if walk.is_steady:
+            break
+        start = walk.states
+    batches = walk.batch_means if exact is None else np.stack([exact, exact])
+    mean = walk.mean if exact is None else exact
+    return Knot(
+        at=at,
+        mean=float(coordinates.select[0] @ mean),
+        error=float((batches @ coordinates.select[0]).std(ddof=1) / np.sqrt(len(batches))),
+        variance=float(walk.rows.var()),
+        settled=walk.settled and walk.is_steady,
+        states=walk.states,
+    )
+
+
+def _outwards(knot: Callable[[float, np.ndarray], Knot], first: Knot, end: float) -> list[Knot]:
+    """Knots from the first to an end, each started from the one before; up to where they settle."""
+    found = [first]
+    for at in np.linspace(first.at, end, FIRST_KNOTS + 1)[1:] if end != first.at else []:
+        new = knot(float(at), found[-1].states)
+        if not new.settled:
+            break
+        found.append(new)
+    return found[1:]
+
+
+def _refined(knot: Callable[[float, np.ndarray], Knot], knots: list[Knot]) -> list[Knot]:
+    """Set knots half-way between others until these foretell what is found there."""
+    open_ = list(pairwise(knots))[::-1]
+    while open_ and len(knots) < MOST_KNOTS:
+        left, right = open_.pop()
+        sd = np.sqrt(max(left.variance, right.variance))
+        if (right.at - left.at) * sd < CLOSEST:
+            continue
+        at = 0.5 * (left.at + right.at)
+        expected = float(interpolated(knots)(at))
+        # From both sides: a transition at which chains stay what they were shows as two opinions.
+        both = np.stack([left.states, right.states], axis=1).reshape(-1, *left.states.shape[1:])
+        new = knot(at, both)
+        knots = sorted([*knots, new], key=lambda k: k.at)
+        allowed = max(MISS * np.sqrt(new.variance), 3.0 * new.error)
+        if abs(new.mean - expected) > allowed:
+            open_ += [(new, right), (left, new)]
+    return knots
