@@ -31,10 +31,14 @@ from pymc_bayessum.graphs import (
     Potts,
     PottsFit,
     PottsRule,
+    StochasticPottsFit,
     anchored_rule,
+    contact_scores,
     fit_potts,
     potts_rule,
     pseudo_likelihood,
+    sequence_states,
+    sequence_weights,
 )
 from pymc_bayessum.networks import ERGM
 from pymc_bayessum.networks import terms as ergm
@@ -82,6 +86,7 @@ __all__ = [
     "PottsFit",
     "PottsRule",
     "Rule",
+    "StochasticPottsFit",
     "Unnormalized",
     "ZeroInflatedCMP",
     "active_bayes_sum",
@@ -95,6 +100,7 @@ __all__ = [
     "cmp_mean",
     "cmp_mode",
     "cmp_variance",
+    "contact_scores",
     "correct",
     "coverage",
     "datasets",
@@ -124,5 +130,7 @@ __all__ = [
     "potts_rule",
     "pseudo_likelihood",
     "select_kernel",
+    "sequence_states",
+    "sequence_weights",
     "stein_rule",
 ]

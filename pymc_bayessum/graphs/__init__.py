@@ -3,7 +3,7 @@
 from pymc_bayessum.graphs.anchors import AnchoredRule, anchored_rule
 from pymc_bayessum.graphs.base_rules import PottsRule, potts_rule
 from pymc_bayessum.graphs.curves import CurveRule, curve_rule
-from pymc_bayessum.graphs.fitting import PottsFit, fit_potts
+from pymc_bayessum.graphs.fitting import PottsFit, StochasticPottsFit, fit_potts
 from pymc_bayessum.graphs.label_step import LabelStep
 from pymc_bayessum.graphs.layouts import (
     EliminationOrder,
@@ -21,7 +21,13 @@ from pymc_bayessum.graphs.layouts import (
 )
 from pymc_bayessum.graphs.ordinal import OrdinalMRF
 from pymc_bayessum.graphs.potts import Ising, Potts
-from pymc_bayessum.graphs.pseudo import pseudo_likelihood
+from pymc_bayessum.graphs.pseudo import PseudoLikelihoodFit, pseudo_likelihood
+from pymc_bayessum.graphs.sequences import (
+    contact_scores,
+    sequence_states,
+    sequence_weights,
+    zero_sum,
+)
 
 __all__ = [
     "AnchoredRule",
@@ -33,11 +39,14 @@ __all__ = [
     "Potts",
     "PottsFit",
     "PottsRule",
+    "PseudoLikelihoodFit",
+    "StochasticPottsFit",
     "anchored_rule",
     "as_edges",
     "chain",
     "coloring",
     "complete",
+    "contact_scores",
     "curve_rule",
     "elimination_order",
     "fit_potts",
@@ -48,5 +57,8 @@ __all__ = [
     "pseudo_likelihood",
     "ring",
     "rooted_forest",
+    "sequence_states",
+    "sequence_weights",
     "spanning_tree",
+    "zero_sum",
 ]

@@ -197,12 +197,14 @@ class PottsFamily:
         halves = np.array_split(some_of(states, STEIN_DRAWS), 2)
         return mean(np.concatenate(halves)), np.stack([mean(half) for half in halves])
 
-    def log_constant(self, theta: np.ndarray, rng: np.random.Generator) -> LogConstant:
+    def log_constant(
+        self, theta: np.ndarray, rng: np.random.Generator, n_evals: int = 100_000
+    ) -> LogConstant:
         """Log Z by elimination where affordable, else from a tree, annealed where that is far."""
         exact = self.exact_log_z()
         if exact is not None:
             return LogConstant(exact(theta), 0.0, "exact", 0.0, 1)
-        return log_constant(*self._full(theta), self.layout.edges, rng)
+        return log_constant(*self._full(theta), self.layout.edges, rng, n_evals=n_evals)
 
 
 def _group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:

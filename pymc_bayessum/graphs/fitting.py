@@ -1,26 +1,51 @@
-r"""Fitting Potts and Ising models: the mode of the full posterior, and a Laplace approximation."""
+r"""Fitting Potts and Ising models: the mode of the full posterior, and a Laplace approximation.
 
+Where a matrix over all parameters is affordable the mode is found with anchors, which tell the
+curvature too. Beyond, chains that go on while parameters move find the mode alone.
+"""
+
+import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.arguments import as_generator, integer, real
 from pymc_bayessum.graphs.anchors import AnchoredRule, MomentMethod
+from pymc_bayessum.graphs.chain_climbing import ChainClimb, climb_by_chains, posterior
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.estimates import numeric_parameters
 from pymc_bayessum.graphs.family import PottsFamily
-from pymc_bayessum.graphs.pseudo import data_layout, lifted, normal_prior, pseudo_mode
-from pymc_bayessum.graphs.samplers import SamplerName
+from pymc_bayessum.graphs.fitted import FittedPotts
+from pymc_bayessum.graphs.pseudo import (
+    PseudoTarget,
+    data_layout,
+    lifted,
+    mode_of_parameters,
+    normal_prior,
+    parameter_prior,
+    pseudo_mode,
+    row_weights,
+)
+from pymc_bayessum.graphs.samplers import GraphChain, SamplerName
 from pymc_bayessum.graphs.statistics import CouplingKind, FieldKind, PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data, climb
 from pymc_bayessum.progress import progress
 
-__all__ = ["PottsFit", "fit_potts"]
+__all__ = ["PottsFit", "StochasticPottsFit", "fit_potts"]
+
+#: Most parameters whose covariance is found, unless asked for.
+LARGEST_ANCHORED = 4000
+#: Size of the first stochastic steps; one is that of Newton's method where sites are independent.
+FIRST_STEP = 0.1
+#: Sweeps of new chains before the first step.
+BURN_IN = 100
+
+FitMethod = Literal["anchored", "stochastic"]
 
 
 @dataclass(frozen=True, eq=False)
-class PottsFit:
+class PottsFit(FittedPotts):
     """Mode of the posterior with the full likelihood; see :func:`fit_potts`.
 
     Attributes
@@ -41,7 +66,8 @@ class PottsFit:
     mode_error : float
         Predicted error of the mode in posterior sds (root mean square over directions) that is due
         to draws.
-    n_rows : int
+    n_rows : float
+        Their number, or the sum of their weights.
 
     Examples
     --------
@@ -55,16 +81,12 @@ class PottsFit:
     True
     """
 
-    layout: PottsLayout
-    h: Any
-    J: Any
-    theta: np.ndarray = field(repr=False)
     covariance: np.ndarray = field(repr=False)
     rule: AnchoredRule = field(repr=False)
     history: list[dict[str, Any]] = field(repr=False)
     converged: bool
     mode_error: float
-    n_rows: int
+    n_rows: float
 
     @property
     def sd(self) -> tuple[Any, Any]:
@@ -99,6 +121,56 @@ class PottsFit:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class StochasticPottsFit(FittedPotts):
+    """Mode of the posterior with the full likelihood, found by chains; see :func:`fit_potts`.
+
+    Attributes
+    ----------
+    layout : PottsLayout
+    h, J : ndarray
+        The mode, in the layout's shapes (0.0 where absent).
+    theta : ndarray, shape (d,)
+    chains : ndarray of int, shape (M, L)
+        Where the chains are: draws of the fitted model, states 0 .. S-1.
+    pearson : float
+        Correlation between data and model of the connected statistics of all edges.
+    mode_error : float
+        The slope left at the mode, in posterior sds (root mean square over parameters).
+    converged : bool
+        Whether that is below 0.05, and chains that started from the data agree with others.
+    history : list of dict
+        One entry for each round of steps: their size, what is left of the slope, the correlation,
+        by how many errors chains from data and others disagree, seconds.
+    n_rows : float
+        The sum of the weights.
+    step : float
+        Size of the steps with which a resumed fit goes on.
+    rng : numpy.random.Generator
+        As the fit left it: a resumed fit goes on as if it had never stopped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc_bayessum as pbs
+    >>> x = np.random.default_rng(0).integers(0, 3, size=(200, 4))
+    >>> x[:, 1] = x[:, 0]
+    >>> fit = pbs.fit_potts(x, pbs.graphs.complete(4), method="stochastic", n_chains=200, rng=0,
+    ...                     progressbar=False)
+    >>> fit.layout.edges[np.argmax(fit.contact_scores())].tolist()
+    [0, 1]
+    """
+
+    chains: np.ndarray = field(repr=False)
+    pearson: float
+    mode_error: float
+    converged: bool
+    history: list[dict[str, Any]] = field(repr=False)
+    n_rows: float
+    step: float = field(repr=False)
+    rng: np.random.Generator = field(repr=False)
+
+
 def fit_potts(
     observed: Any,
     edges: Any,
@@ -109,21 +181,29 @@ def fit_potts(
     n_states: int | None = None,
     prior_mean: Any = 0.0,
     prior_sd: Any = 1.0,
+    group_rate: float = 0.0,
+    weights: Any = None,
     start: tuple[Any, Any] | None = None,
+    method: FitMethod | None = None,
     n: int | None = None,
     moments: MomentMethod | None = None,
     n_moments: int | None = None,
     sampler: SamplerName | None = None,
     max_anchors: int = 20,
-    resume: PottsFit | None = None,
+    n_chains: int = 1000,
+    max_rounds: int = 50,
+    resume: Any = None,
     rng: Any = None,
     progressbar: bool = True,
-) -> PottsFit:
-    r"""Posterior mode and Laplace approximation of a Potts or Ising model, full likelihood.
+) -> Any:
+    r"""Posterior mode of a Potts or Ising model, full likelihood, with a Laplace approximation.
 
-    Maximises :math:`n (\theta \cdot \bar t - \log \hat Z(\theta)) + \log p(\theta)` with anchored
-    estimates of log Z (see :func:`~pymc_bayessum.anchored_rule`), a new anchor whenever V on
-    held-out draws passes 0.5, the last one next to the mode.
+    Up to 4000 parameters the log-posterior :math:`n (\theta \cdot \bar t - \log \hat Z(\theta)) +
+    \log p(\theta)` is climbed with anchored estimates of log Z (see
+    :func:`~pymc_bayessum.anchored_rule`), a new anchor whenever V on held-out draws passes 0.5, the
+    last one next to the mode. Beyond (fifty sites of 21 states have half a million couplings) no
+    matrix over parameters fits anywhere: stochastic gradients with chains that go on while the
+    parameters move find the mode, without its covariance.
 
     Parameters
     ----------
@@ -132,27 +212,40 @@ def fit_potts(
     edges : array_like of int, shape (E, 2), or networkx.Graph
     field_kind, coupling_kind, ising, n_states, prior_mean, prior_sd
         The model, as for :func:`pseudo_likelihood`.
+    group_rate : float
+        The prior of each table of couplings has a factor :math:`e^{-r \|J_{ij}\|}` besides, with
+        the Frobenius norm: whole tables are zero at the mode. For full couplings, and stochastic.
+    weights : array_like, shape (n,), optional
+        How often each row counts, as those of :func:`~pymc_bayessum.sequence_weights`; once by
+        default.
     start : pair (h, J), optional
-        First anchor; the mode of the pseudo-likelihood by default.
+        Where to begin; at the mode of the pseudo-likelihood by default.
+    method : {"anchored", "stochastic"}, optional
+        Anchored up to 4000 parameters without a group prior, else stochastic.
     n : int, optional
-        Draws at each anchor; by default ten times the identifiable parameters (posterior sds then
-        come out within 7%) and at least 5000.
+        Anchored: draws at each anchor; by default ten times the identifiable parameters (posterior
+        sds then come out within 7%) and at least 5000.
     moments, n_moments, sampler
-        How the mean of the statistics at an anchor is estimated and draws are made, as for
-        :func:`~pymc_bayessum.anchored_rule`. ``n_moments`` is fifty times the rows by default,
+        Anchored: how the mean of the statistics at an anchor is estimated and draws are made, as
+        for :func:`~pymc_bayessum.anchored_rule`. ``n_moments`` is fifty times the rows by default,
         between 20 000 and 400 000.
     max_anchors : int
         Stop after so many; ``fit.converged`` is then False and the fit can be resumed.
-    resume : PottsFit, optional
-        Go on where this fit ended, with its history.
+    n_chains : int
+        Stochastic: half of them start from the data, the others from the fields alone.
+    max_rounds : int
+        Stochastic: stop after so many rounds of forty steps; the fit can be resumed.
+    resume : PottsFit or StochasticPottsFit, optional
+        Go on where this fit ended, with its chains and history.
     rng : None, int or numpy.random.Generator
     progressbar : bool
 
     Returns
     -------
-    PottsFit
-        ``fit.normalizer`` is the last rule, ready for ``pm.sample``; ``fit.advice`` says whether it
-        has draws enough.
+    PottsFit or StochasticPottsFit
+        Of a PottsFit ``fit.normalizer`` is the last rule, ready for ``pm.sample``; ``fit.advice``
+        says whether it has draws enough. Both tell ``log_constant``, ``log_likelihood`` of held-out
+        rows, and ``contact_scores``.
 
     Examples
     --------
@@ -166,24 +259,29 @@ def fit_potts(
     """
     layout, states = data_layout(observed, edges, field_kind, coupling_kind, ising, n_states)
     max_anchors = integer("max_anchors", max_anchors, 1)
+    mean, variance = parameter_prior(layout, prior_mean, prior_sd)
+    counted = row_weights(weights, len(states))
+    rate = real("group_rate", group_rate)
+    stochastic = _is_stochastic(layout, method, rate, resume)
+    if stochastic:
+        data = PseudoTarget(layout, states, counted)
+        sizes = integer("n_chains", n_chains, 20), integer("max_rounds", max_rounds, 1)
+        return _stochastic_fit(data, mean, variance, rate, start, *sizes, resume, rng, progressbar)
     coordinates = identifiable(layout)
-    prior, mean, variance = normal_prior(layout, coordinates, prior_mean, prior_sd)
+    prior = normal_prior(coordinates, mean, variance)
+    total = float(counted.sum())
     chains = None
     if resume is not None:
-        if not isinstance(resume, PottsFit):
-            raise TypeError(f"resume must be a PottsFit, as fit_potts returns, got {resume!r}")
-        if resume.layout != layout:
-            raise ValueError("resume was fitted to another model or graph")
         point, chains = coordinates.of(resume.theta), resume.rule.states
     elif start is not None:
         point = coordinates.of(numeric_parameters(layout, *start))
     else:
-        point, _, _ = pseudo_mode(layout, states, coordinates, prior)
+        point, _, _ = pseudo_mode(layout, states, coordinates, prior, weights=counted)
     n = max(5000, 10 * coordinates.size) if n is None else integer("n", n, 40)
     with progress("Fitting", progressbar) as report:
         found = climb(
             PottsFamily(layout, sampler),
-            Data(layout.mean_statistics(states), len(states)),
+            Data(layout.mean_statistics(states, counted / total), total),
             coordinates,
             prior,
             point,
@@ -210,5 +308,94 @@ def fit_potts(
         history=[*(resume.history if resume is not None else []), *found.history],
         converged=found.converged,
         mode_error=found.mode_error,
-        n_rows=len(states),
+        n_rows=len(states) if weights is None else total,
     )
+
+
+def _is_stochastic(
+    layout: PottsLayout, method: FitMethod | None, group_rate: float, resume: Any
+) -> bool:
+    """Whether chains that go on find the mode; the arguments that decide it are checked."""
+    if method is not None and method not in get_args(FitMethod):
+        raise ValueError(f"method must be one of {get_args(FitMethod)}, got {method!r}")
+    if group_rate < 0.0 or (group_rate and layout.coupling_kind != "full"):
+        raise ValueError(
+            "group_rate must not be negative, and is for coupling_kind='full' alone, got "
+            f"{group_rate} with {layout.coupling_kind!r}"
+        )
+    if group_rate and method == "anchored":
+        raise ValueError("group_rate needs method='stochastic': anchors take normal priors")
+    large = layout.n_parameters > LARGEST_ANCHORED or group_rate > 0.0
+    if resume is None:
+        return method == "stochastic" or (method is None and large)
+    if not isinstance(resume, PottsFit | StochasticPottsFit):
+        raise TypeError(f"resume must be a fit, as fit_potts returns, got {resume!r}")
+    if resume.layout != layout:
+        raise ValueError("resume was fitted to another model or graph")
+    stochastic = isinstance(resume, StochasticPottsFit)
+    if method not in (None, "stochastic" if stochastic else "anchored"):
+        raise ValueError(f"resume was not fitted with method={method!r}")
+    return stochastic
+
+
+def _stochastic_fit(
+    data: PseudoTarget,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    group_rate: float,
+    start: tuple[Any, Any] | None,
+    n_chains: int,
+    max_rounds: int,
+    resume: Any,
+    rng: Any,
+    progressbar: bool,
+) -> StochasticPottsFit:
+    layout, n_rows = data.layout, data.n_rows
+    target = posterior(
+        layout, data.sites / n_rows, data.pairs / n_rows, n_rows, mean, variance, group_rate
+    )
+    with progress("Fitting", progressbar) as report:
+        if resume is not None:
+            generator = copy.deepcopy(resume.rng) if rng is None else as_generator(rng)
+            first = ChainClimb(
+                resume.theta,
+                resume.chains,
+                resume.step,
+                resume.mode_error,
+                tuple(resume.history),
+            )
+        else:
+            generator = as_generator(rng)
+            if start is None:
+                report("pseudo-likelihood")
+                theta, _, _ = mode_of_parameters(data, mean, variance)
+            else:
+                theta = numeric_parameters(layout, *start)
+            first = ChainClimb(theta, _new_chains(data, theta, n_chains, generator), FIRST_STEP)
+        found = climb_by_chains(target, first, generator, max_rounds=max_rounds, report=report)
+    h, J = layout.unflatten(found.theta)
+    return StochasticPottsFit(
+        layout=layout,
+        h=h,
+        J=J,
+        theta=found.theta,
+        chains=found.states,
+        pearson=found.pearson,
+        mode_error=found.error,
+        converged=found.converged,
+        history=list(found.history),
+        n_rows=n_rows,
+        step=found.step,
+        rng=generator,
+    )
+
+
+def _new_chains(
+    data: PseudoTarget, theta: np.ndarray, n_chains: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Chains at even places start from the data, the others from the fields alone."""
+    chain = GraphChain(data.layout, *data.layout.unflatten(theta), "gibbs")
+    states = chain.start(n_chains, rng)
+    picked = rng.choice(len(data.states), len(states[::2]), p=data.weights / data.n_rows)
+    states[::2] = data.states[picked]
+    return chain.advance(states, BURN_IN, rng)

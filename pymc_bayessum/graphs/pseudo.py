@@ -1,34 +1,40 @@
 r"""The pseudo-likelihood of Potts and Ising models: a fast start, and a baseline."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from pymc_bayessum.graphs.coordinates import identifiable
+from pymc_bayessum.arguments import reals
+from pymc_bayessum.graphs.centring import centring
+from pymc_bayessum.graphs.conditional_sums import conditional_sums, counts
 from pymc_bayessum.graphs.estimates import data_rows, numeric_parameters
+from pymc_bayessum.graphs.fitted import FittedPotts
 from pymc_bayessum.graphs.layouts import as_edges
 from pymc_bayessum.graphs.moments import statistics_of_marginals
-from pymc_bayessum.graphs.neighbours import local_fields, neighbours
 from pymc_bayessum.graphs.statistics import CouplingKind, FieldKind, PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import NormalPrior
 from pymc_bayessum.normalizers.coordinates import Coordinates
 
 __all__ = [
     "PseudoLikelihoodFit",
+    "PseudoTarget",
     "data_layout",
     "lifted",
+    "mode_of_parameters",
     "normal_prior",
+    "parameter_prior",
     "pseudo_likelihood",
     "pseudo_mode",
+    "row_weights",
 ]
 
 
 @dataclass(frozen=True, eq=False)
-class PseudoLikelihoodFit:
+class PseudoLikelihoodFit(FittedPotts):
     """Mode of the pseudo-likelihood times the prior; see :func:`pseudo_likelihood`.
 
     Attributes
@@ -38,45 +44,58 @@ class PseudoLikelihoodFit:
         In the layout's shapes (0.0 where absent).
     theta : ndarray, shape (d,)
     log_pseudo_likelihood : float
-        Sum over rows and sites of the log conditional probability, without the prior.
+        Weighted sum over rows and sites of the log conditional probability, without the prior.
     converged : bool
+
+    Examples
+    --------
+    >>> import pymc_bayessum as pbs
+    >>> fit = pbs.pseudo_likelihood([[0, 1], [1, 1]], pbs.graphs.chain(2))
+    >>> fit.converged, fit.J.shape
+    (True, (1, 2, 2))
     """
 
-    layout: PottsLayout
-    h: Any
-    J: Any
-    theta: np.ndarray = field(repr=False)
     log_pseudo_likelihood: float
     converged: bool
 
 
-@njit(cache=True)
-def _pseudo_sums(states, fields, start, site, table, edges, sites, pairs):
-    """Log pseudo-likelihood, and its derivatives by fields and couplings, summed over rows."""
-    n_sites, n_states = fields.shape
-    value = 0.0
-    rest = np.empty((n_sites, n_states))
-    for row in range(len(states)):
-        state = states[row]
-        local_fields(state, fields, start, site, table, rest)
-        for i in range(n_sites):
-            peak = rest[i].max()
-            total = 0.0
-            for a in range(n_states):
-                total += np.exp(rest[i, a] - peak)
-            level = peak + np.log(total)
-            value += rest[i, state[i]] - level
-            for a in range(n_states):
-                rest[i, a] = -np.exp(rest[i, a] - level)
-            rest[i, state[i]] += 1.0
-            for a in range(n_states):
-                sites[i, a] += rest[i, a]
-        for e in range(len(edges)):
-            i, j = edges[e, 0], edges[e, 1]
-            for a in range(n_states):
-                pairs[e, a, state[j]] += rest[i, a]
-                pairs[e, state[i], a] += rest[j, a]
-    return value
+class PseudoTarget:
+    """Minus the log pseudo-likelihood of weighted rows, an average over them, with its slope."""
+
+    def __init__(self, layout: PottsLayout, states: np.ndarray, weights: np.ndarray):
+        self.layout, self.weights, self.n_rows = layout, weights, float(weights.sum())
+        small = np.int16 if layout.n_states <= np.iinfo(np.int16).max else np.int64
+        self.states = np.ascontiguousarray(states, dtype=small)
+        self.sites, self.pairs = counts(self.states, weights, layout.edges, layout.n_states)
+
+    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the value and the slope by theta."""
+        layout = self.layout
+        fields, couplings = layout.expand(*layout.unflatten(theta))
+        sums = conditional_sums(self.states, self.weights, fields, couplings, layout.edges)
+        sites, pairs = self.sites - sums.sites, 2.0 * self.pairs - sums.pairs
+        slope = statistics_of_marginals(layout, sites, pairs)
+        return -sums.log_prob / self.n_rows, -slope / self.n_rows
+
+
+def _search(
+    function: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    ftol: float,
+    gtol: float,
+) -> Any:
+    """Minimise by L-BFGS; the search may end at the limit of rounding and call that abnormal."""
+    return minimize(
+        function,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 1000, "ftol": ftol, "gtol": gtol},
+    )
+
+
+def _is_flat(slope: Any, limit: float) -> bool:
+    return bool(np.abs(np.asarray(slope, dtype=float)).max(initial=0.0) < limit)
 
 
 def pseudo_mode(
@@ -85,6 +104,7 @@ def pseudo_mode(
     coordinates: Coordinates,
     prior: NormalPrior,
     start: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float, bool]:
     """Maximise the pseudo-likelihood times a normal prior over coordinates.
 
@@ -96,6 +116,7 @@ def pseudo_mode(
     coordinates : Coordinates
     prior : NormalPrior
     start : ndarray, shape (r,), optional
+    weights : ndarray, shape (n,), optional
 
     Returns
     -------
@@ -103,49 +124,56 @@ def pseudo_mode(
     log_pseudo_likelihood : float
     converged : bool
     """
-    states = np.ascontiguousarray(states, dtype=np.int64)
+    target = PseudoTarget(layout, states, np.ones(len(states)) if weights is None else weights)
+    n_rows = target.n_rows
 
     def value_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
-        fields, couplings = layout.expand(*layout.unflatten(coordinates.parameters(point)))
-        fields = np.ascontiguousarray(fields)
-        around = neighbours(np.ascontiguousarray(couplings), layout.edges, layout.n_sites)
-        sites, pairs = np.zeros(fields.shape), np.zeros(couplings.shape)
-        value = _pseudo_sums(
-            states, fields, around.start, around.site, around.table, layout.edges, sites, pairs
-        )
-        slope = coordinates.lift.T @ statistics_of_marginals(layout, sites, pairs)
-        slope -= prior.precision @ (point - prior.mean)
-        return -(value + prior.log_density(point)) / len(states), -slope / len(states)
+        value, slope = target(coordinates.parameters(point))
+        pull = prior.precision @ (point - prior.mean)
+        return value - prior.log_density(point) / n_rows, coordinates.lift.T @ slope + pull / n_rows
 
     # In coordinates in which the curvature is near one everywhere few steps are needed.
-    scale = np.linalg.cholesky(_rough_curvature(layout, states, coordinates, prior) / len(states))
+    scale = np.linalg.cholesky(_rough_curvature(target, coordinates, prior) / n_rows)
     first = prior.mean if start is None else start
 
     def scaled(point: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = value_and_slope(solve_triangular(scale, point, lower=True, trans="T"))
         return value, solve_triangular(scale, slope, lower=True)
 
-    found = minimize(
-        scaled,
-        scale.T @ first,
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-8},
-    )
+    found = _search(scaled, scale.T @ first, ftol=1e-14, gtol=1e-8)
     point = solve_triangular(scale, found.x, lower=True, trans="T")
-    value = -float(found.fun) * len(states) - prior.log_density(point)
-    # The search may end at the limit of rounding and call that abnormal: judge by the slope.
-    return point, value, bool(np.abs(np.asarray(found.jac, dtype=float)).max() < 1e-4)
+    value = -float(found.fun) * n_rows - prior.log_density(point)
+    return point, value, _is_flat(found.jac, 1e-4)
+
+
+def mode_of_parameters(
+    target: PseudoTarget, mean: np.ndarray, variance: np.ndarray
+) -> tuple[np.ndarray, float, bool]:
+    """Maximise the pseudo-likelihood times independent normals without a matrix of parameters."""
+    n_rows = target.n_rows
+    frequencies = target.sites / n_rows, target.pairs / n_rows
+    scaled = centring(target.layout, *frequencies, n_rows, 1.0 / variance)
+
+    def value_and_slope(u: np.ndarray) -> tuple[float, np.ndarray]:
+        away = scaled.lift(u)
+        value, slope = target(mean + away)
+        pull = away / variance
+        return n_rows * value + 0.5 * float(away @ pull), scaled.drop(n_rows * slope + pull)
+
+    # In u a slope of one is a posterior sd away from the mode, and the value a sum over parameters.
+    ftol = 1e-14 * max(1.0, len(mean) / 100.0)
+    found = _search(value_and_slope, np.zeros(scaled.size), ftol=ftol, gtol=1e-6)
+    theta = mean + scaled.lift(found.x)
+    return theta, -n_rows * target(theta)[0], _is_flat(found.jac, 0.1)
 
 
 def _rough_curvature(
-    layout: PottsLayout, states: np.ndarray, coordinates: Coordinates, prior: NormalPrior
+    target: PseudoTarget, coordinates: Coordinates, prior: NormalPrior
 ) -> np.ndarray:
     """Curvature as if sites were independent, each with its frequencies in the data."""
-    rng = np.random.default_rng(0)
-    counts = np.stack([(states == a).sum(axis=0) for a in range(layout.n_states)], axis=1)
-    pooled = counts.sum(axis=0) / counts.sum()
-    probs = (counts + 2.0 * pooled + 0.5) / (len(states) + 2.0 + 0.5 * layout.n_states)
+    layout, rng = target.layout, np.random.default_rng(0)
+    pooled = target.sites.sum(axis=0) / target.sites.sum()
+    probs = (target.sites + 2.0 * pooled + 0.5) / (target.n_rows + 2.0 + 0.5 * layout.n_states)
     # As many as fit, and enough of them to see every direction.
     n_draws = max(3 * coordinates.size + 20, min(1000, 4_000_000 // layout.n_sites))
     cumulative = probs.cumsum(axis=1)[:, :-1]
@@ -153,7 +181,7 @@ def _rough_curvature(
     draws = (uniform[..., None] > cumulative).sum(axis=-1)
     rows, _ = coordinates.rows(layout.statistics(draws))
     spread = np.cov(rows, rowvar=False).reshape(2 * (coordinates.size,))
-    return len(states) * spread + prior.precision
+    return target.n_rows * spread + prior.precision
 
 
 def data_layout(
@@ -179,10 +207,24 @@ def data_layout(
     return layout, layout.encode(data_rows(layout, rows))
 
 
-def normal_prior(
-    layout: PottsLayout, coordinates: Coordinates, prior_mean: Any, prior_sd: Any
-) -> tuple[NormalPrior, np.ndarray, np.ndarray]:
-    """Prior on coordinates from independent normals on h and J; their mean and variances too."""
+def row_weights(weights: Any, n_rows: int) -> np.ndarray:
+    """Check the weights of rows, one each by default; shape (n,)."""
+    if weights is None:
+        return np.ones(n_rows)
+    values = reals("weights", weights, 1)
+    if len(values) != n_rows:
+        raise ValueError(
+            f"weights must have one number for each of {n_rows} rows, got {len(values)}"
+        )
+    if (values < 0.0).any() or not values.any():
+        raise ValueError("weights must not be negative, nor all of them zero")
+    return values
+
+
+def parameter_prior(
+    layout: PottsLayout, prior_mean: Any, prior_sd: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances, (d,) each, of independent normals on h and J."""
     spread = []
     for name, pair in (("prior_mean", prior_mean), ("prior_sd", prior_sd)):
         h, J = pair if isinstance(pair, tuple) else (pair, pair)
@@ -198,9 +240,13 @@ def normal_prior(
     mean, sd = spread
     if not (np.isfinite(sd).all() and (sd > 0.0).all() and np.isfinite(mean).all()):
         raise ValueError("prior_sd must be positive and finite, and prior_mean finite")
-    variance = sd**2
+    return mean, sd**2
+
+
+def normal_prior(coordinates: Coordinates, mean: np.ndarray, variance: np.ndarray) -> NormalPrior:
+    """Prior on coordinates from independent normals on parameters."""
     covariance = (coordinates.read * variance) @ coordinates.read.T
-    return NormalPrior(coordinates.of(mean), np.linalg.inv(covariance)), mean, variance
+    return NormalPrior(coordinates.of(mean), np.linalg.inv(covariance))
 
 
 def lifted(
@@ -222,6 +268,7 @@ def pseudo_likelihood(
     n_states: int | None = None,
     prior_mean: Any = 0.0,
     prior_sd: Any = 1.0,
+    weights: Any = None,
 ) -> PseudoLikelihoodFit:
     r"""Fit a Potts or Ising model by pseudo-likelihood: a fast start, and a baseline.
 
@@ -229,6 +276,9 @@ def pseudo_likelihood(
 
     needs no normalising constant (Besag, 1975). The mode is consistent; sds read off its curvature
     are too small, as the conditionals of neighbours share data.
+
+    Sites are taken one after the other, and no matrix is longer than the couplings: a hundred sites
+    of 21 states (two million couplings) are a matter of minutes.
 
     Parameters
     ----------
@@ -246,6 +296,9 @@ def pseudo_likelihood(
         By default one more than the largest state seen.
     prior_mean, prior_sd : float, or pair for h and J
         Independent normal priors; numbers or arrays that broadcast to the shapes of h and J.
+    weights : array_like, shape (n,), optional
+        How often each row counts, as those of :func:`~pymc_bayessum.sequence_weights`; once by
+        default.
 
     Returns
     -------
@@ -262,9 +315,8 @@ def pseudo_likelihood(
     (True, True)
     """
     layout, states = data_layout(observed, edges, field_kind, coupling_kind, ising, n_states)
-    coordinates = identifiable(layout)
-    prior, mean, variance = normal_prior(layout, coordinates, prior_mean, prior_sd)
-    point, value, converged = pseudo_mode(layout, states, coordinates, prior)
-    theta, _ = lifted(coordinates, point, mean, variance)
+    mean, variance = parameter_prior(layout, prior_mean, prior_sd)
+    target = PseudoTarget(layout, states, row_weights(weights, len(states)))
+    theta, value, converged = mode_of_parameters(target, mean, variance)
     h, J = layout.unflatten(theta)
     return PseudoLikelihoodFit(layout, h, J, theta, value, converged)

@@ -8,8 +8,7 @@ from pymc_bayessum import graphs
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.moments import conditionals
-from pymc_bayessum.graphs.neighbours import neighbours
-from pymc_bayessum.graphs.pseudo import _pseudo_sums, pseudo_mode
+from pymc_bayessum.graphs.pseudo import PseudoTarget, pseudo_mode
 from pymc_bayessum.graphs.samplers import sample_exact
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored import NormalPrior
@@ -48,22 +47,14 @@ def test_pseudo_likelihood_and_its_slope():
     rng = np.random.default_rng(1)
     x, theta = rng.integers(0, 3, (7, 5)), rng.normal(size=layout.n_parameters)
 
-    def value(theta, sites=None, pairs=None):
-        h, J = layout.unflatten(theta)
-        sites = np.zeros_like(h) if sites is None else sites
-        pairs = np.zeros_like(J) if pairs is None else pairs
-        around = neighbours(J, layout.edges, 5)
-        return _pseudo_sums(
-            x, h, around.start, around.site, around.table, layout.edges, sites, pairs
-        )
-
-    sites, pairs = np.zeros((5, 3)), np.zeros((5, 3, 3))
-    found = value(theta, sites, pairs)
+    weights = rng.random(7)
+    target = PseudoTarget(layout, x, weights)
+    value, slope = target(theta)
     probs = conditionals(x, *layout.unflatten(theta), layout.edges)
-    wanted = np.log(np.take_along_axis(probs, x[..., None], axis=2)).sum()
-    assert found == pytest.approx(wanted, abs=1e-10)
-    slope = np.concatenate([sites.ravel(), pairs.ravel()])
-    np.testing.assert_allclose(slope, approx_fprime(theta, value, 1e-7), atol=1e-4)
+    logs = np.log(np.take_along_axis(probs, x[..., None], axis=2))[..., 0]
+    assert value == pytest.approx(-weights @ logs.sum(axis=1) / weights.sum(), abs=1e-10)
+    numeric = approx_fprime(theta, lambda theta: target(theta)[0], 1e-7)
+    np.testing.assert_allclose(slope, numeric, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,12 @@ class Data(NamedTuple):
     ----------
     mean : ndarray, shape (d,)
         Mean of the statistics over rows.
-    n_rows : int
+    n_rows : float
+        The sum of their weights.
     """
 
     mean: np.ndarray
-    n_rows: int
+    n_rows: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +210,7 @@ def climb[A: Anchored](
 
 
 def _newton(
-    rule: Anchored, target: np.ndarray, n_rows: int, prior: NormalPrior, reach: float
+    rule: Anchored, target: np.ndarray, n_rows: float, prior: NormalPrior, reach: float
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Maximise the log-posterior within reach of the rule; whether the mode lies inside."""
     anchor = rule.coordinates.of(rule.centre)
@@ -256,7 +257,7 @@ def _newton(
     return point, _correction(effective, size) * n_rows * spread + prior.precision, inside
 
 
-def _brake(covariance: np.ndarray, n_draws: int, n_rows: int) -> np.ndarray:
+def _brake(covariance: np.ndarray, n_draws: int, n_rows: float) -> np.ndarray:
     """Curvature added to steps, because that of few draws is too small somewhere."""
     # The mean of an inverse covariance of N draws in r dimensions is (N - 1) / (N - r - 2) of the
     # inverse (Hartlap, Simon and Schneider, 2007); the curvature reported is corrected by it, and
@@ -290,7 +291,7 @@ def _longest_rare(away: np.ndarray, step: np.ndarray) -> float:
         return float(np.max([0.0, np.min(room / np.abs(step))]))
 
 
-def _mean_noise(rule: Anchored, n_rows: int, curvature: np.ndarray) -> float:
+def _mean_noise(rule: Anchored, n_rows: float, curvature: np.ndarray) -> float:
     """Error of the mode due to the mean at the anchor, in posterior sds, rms over directions."""
     spread = rule.moments.spread(rule.coordinates)
     if spread is None:

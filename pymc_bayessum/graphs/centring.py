@@ -1,0 +1,150 @@
+r"""Directions in which the log-likelihood of a Potts model bends about equally.
+
+The statistics of an edge repeat those of its sites: an edge summed over one end is the other end.
+So steps along the gradient of :math:`(h, J)` overshoot by the number of neighbours. Statistics with
+the frequencies :math:`f` of the data taken off,
+
+.. math:: ([x_i = a] - f_i(a)) ([x_j = b] - f_j(b)) ,
+
+are uncorrelated with those of sites if sites are independent (Montavon and Müller, "Deep Boltzmann
+machines and the centering trick", 2012). In their parameters
+:math:`J, \tilde h_i = h_i + \sum_j J_{ij} f_j` a diagonal says most about the curvature, and no
+matrix over parameters is needed, of which there may be millions. What is left over are directions
+that the likelihood does not see, a column or a row of :math:`J_{ij}` moved up; only the prior bends
+along these, so they get steps of their own.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pymc_bayessum.graphs.moments import statistics_of_marginals
+from pymc_bayessum.graphs.statistics import PottsLayout
+
+__all__ = ["Centring", "centring"]
+
+
+@dataclass(frozen=True, eq=False)
+class Centring:
+    r"""A map :math:`\theta = B u` after which the log-posterior bends by about one in all of u.
+
+    Attributes
+    ----------
+    layout : PottsLayout
+    frequencies : ndarray, shape (L, S)
+        Of the states of each site, none zero.
+    scale : ndarray, shape (d,)
+        Of the centred parameters: about their posterior sd.
+    unseen : ndarray, shape (2, E, S)
+        Of what is added to all columns, and to all rows, of a full coupling; else empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> layout = PottsLayout(2, 2, graphs.chain(2), "full", "edge", spins=True)
+    >>> found = Centring(layout, np.array([[0.5, 0.5], [0.25, 0.75]]), np.ones(3), np.empty(0))
+    >>> found.lift(np.array([0.0, 0.0, 1.0])).tolist()
+    [-0.5, 0.0, 1.0]
+    """
+
+    layout: PottsLayout
+    frequencies: np.ndarray
+    scale: np.ndarray
+    unseen: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Length of u."""
+        return self.scale.size + self.unseen.size
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        return self.layout.field_kind != "full" or self.layout.coupling_kind == "none"
+
+    def lift(self, u: np.ndarray) -> np.ndarray:
+        """Return the change of theta, shape (d,), of a step u."""
+        layout, (first, second) = self.layout, self.layout.edges.T
+        centred = self.scale * u[: self.scale.size]
+        if self._is_plain:
+            return centred
+        h, J = layout.unflatten(centred)
+        if self.unseen.size:
+            rows, columns = self.unseen * u[self.scale.size :].reshape(self.unseen.shape)
+            J = J + rows[:, :, None] + columns[:, None, :]
+        tables = layout.expand_coupling(J)
+        shift = np.zeros(self.frequencies.shape)
+        np.add.at(shift, first, np.einsum("eab,eb->ea", tables, self.frequencies[second]))
+        np.add.at(shift, second, np.einsum("eab,ea->eb", tables, self.frequencies[first]))
+        return layout.flatten(h - (shift[:, 1] if layout.spins else shift), J)
+
+    def drop(self, slope: np.ndarray) -> np.ndarray:
+        """Return the slope by u, given that by theta: the transpose of :meth:`lift`."""
+        layout, (first, second) = self.layout, self.layout.edges.T
+        if self._is_plain:
+            return self.scale * slope
+        h, _ = layout.unflatten(slope)
+        sites = np.stack([np.zeros_like(h), h], axis=1) if layout.spins else h
+        pairs = sites[first, :, None] * self.frequencies[second, None, :]
+        pairs += self.frequencies[first, :, None] * sites[second, None, :]
+        centred = slope - statistics_of_marginals(layout, np.zeros(sites.shape), pairs)
+        if not self.unseen.size:
+            return self.scale * centred
+        _, J = layout.unflatten(centred)
+        unseen = self.unseen * np.stack([J.sum(axis=2), J.sum(axis=1)])
+        return np.concatenate([self.scale * centred, unseen.ravel()])
+
+
+def centring(
+    layout: PottsLayout, sites: np.ndarray, pairs: np.ndarray, n_rows: float, precision: np.ndarray
+) -> Centring:
+    """Centre at the frequencies of data, and scale by how the log-posterior bends there.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    sites : ndarray, shape (L, S)
+        Frequencies of states in the data.
+    pairs : ndarray, shape (E, S, S)
+        Frequencies of pairs.
+    n_rows : float
+        Number of rows, or the sum of their weights.
+    precision : ndarray, shape (d,)
+        Of the prior.
+
+    Returns
+    -------
+    Centring
+    """
+    # States that were not seen are rare, not impossible.
+    pooled = sites.mean(axis=0)
+    seen = (n_rows * sites + 2.0 * pooled + 0.5) / (n_rows + 2.0 + 0.5 * layout.n_states)
+    spread = seen * (1.0 - seen)
+    first, second = layout.edges.T
+    # Pairs that come together more often than by chance vary more, too.
+    joint = np.maximum(spread[first, :, None] * spread[second, None, :], pairs * (1.0 - pairs))
+    field = {
+        "none": lambda: np.zeros(0),
+        "scalar": lambda: 2.0 * spread.sum(keepdims=True).ravel(),
+        "shared": lambda: spread.sum(axis=0),
+        "full": lambda: 2.0 * spread.sum(axis=1) if layout.spins else spread.ravel(),
+    }[layout.field_kind]()
+
+    def units() -> np.ndarray:
+        return (joint * layout.unit_couplings**2).sum(axis=(1, 2))
+
+    coupling = {
+        "none": lambda: np.zeros(0),
+        "scalar": lambda: units().sum(keepdims=True),
+        "edge": units,
+        "shared": lambda: joint.sum(axis=0).ravel(),
+        "full": lambda: joint.ravel(),
+    }[layout.coupling_kind]()
+    scale = 1.0 / np.sqrt(n_rows * np.concatenate([field, coupling]) + precision)
+    unseen = np.empty(0)
+    if layout.field_kind == layout.coupling_kind == "full":
+        h, J = layout.unflatten(precision)
+        bends = np.stack([J.sum(axis=2) + h[first], J.sum(axis=1) + h[second]])
+        unseen = 1.0 / np.sqrt(bends)
+    return Centring(layout, seen, scale, unseen)
