@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from pymc_bayessum.exponential.parallel import run_parallel, uniform
-from pymc_bayessum.networks.changes import counts
+from pymc_bayessum.networks.changes import counts, room
 from pymc_bayessum.networks.sampler import move
 
 
@@ -17,6 +17,7 @@ def _chains(terms, fixed, dyads, data, scale, prior_sd, n, thin, steps, starts, 
     size = len(scale)
     observed = counts(terms, fixed, dyads, data[None, :])[0]
     drawn = np.empty((1, len(data)), np.uint8)
+    layers, degrees = room(terms)
     for chain in range(len(starts)):
         stream, theta = streams[chain], starts[chain, 0].copy()
         proposed = np.empty(size)
@@ -30,7 +31,7 @@ def _chains(terms, fixed, dyads, data, scale, prior_sd, n, thin, steps, starts, 
                     normal = radius * np.cos(2.0 * np.pi * uniform(stream))
                     for m in range(size):
                         proposed[m] += scale[m, k] * normal
-                move(terms, proposed, fixed, dyads, steps, data, stream, drawn[0])
+                move(terms, proposed, fixed, dyads, steps, data, stream, layers, degrees, drawn[0])
                 away = observed - counts(terms, fixed, dyads, drawn)[0]
                 odds = 0.0
                 for k in range(size):

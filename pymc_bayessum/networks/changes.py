@@ -1,8 +1,8 @@
 """How statistics change with one tie, compiled.
 
-A network is held as its matrix, lists of neighbours with places (a tie is added or removed in
-constant time) and, where a term asks for it, the number of two-paths between all nodes, which one
-tie changes along the neighbours of its two ends only.
+A network is held as layers of one array: its matrix, lists of neighbours with places (a tie is
+added or removed in constant time) and, where a term asks for it, the number of two-paths between
+all nodes, which one tie changes along the neighbours of its two ends only.
 
 States are packed: one bit for each dyad that may change, eight in a byte (``numpy.packbits`` with
 ``bitorder="little"``), since anchors hold thousands of networks at a time. Ties that are fixed are
@@ -17,6 +17,8 @@ from numba import njit
 from pymc_bayessum.networks.terms import Term
 
 __all__ = [
+    "MOST_NODES",
+    "TIES",
     "Program",
     "change",
     "changes",
@@ -25,10 +27,20 @@ __all__ = [
     "fill",
     "program",
     "read_bit",
+    "room",
     "toggle",
 ]
 
 _DYADS, _OUT, _IN, _PARTNERS, _TRIANGLES, _MUTUAL = range(6)
+
+#: Layers of a network; the last two are those before them where it is undirected.
+TIES, _PATHS, _TO, _TO_PLACE, _FROM, _FROM_PLACE = range(6)
+#: Most nodes whose numbers and counts fit in a layer.
+MOST_NODES = 32_000
+
+# Every call would count references to all of its arrays, which takes longer than a change; so would
+# tuples of arrays, and a way out for a division by zero.
+_inlined = njit(inline="always", error_model="numpy")
 
 
 class Program(NamedTuple):
@@ -54,19 +66,6 @@ class Program(NamedTuple):
     n_nodes: int
     directed: bool
     paths: bool
-
-
-class Network(NamedTuple):
-    """A network with its lists of neighbours; both lists are one where it is undirected."""
-
-    ties: np.ndarray
-    out: np.ndarray
-    n_out: np.ndarray
-    out_place: np.ndarray
-    into: np.ndarray
-    n_into: np.ndarray
-    into_place: np.ndarray
-    paths: np.ndarray
 
 
 def program(terms: tuple[Term, ...], n_nodes: int, directed: bool) -> Program:
@@ -118,120 +117,126 @@ def program(terms: tuple[Term, ...], n_nodes: int, directed: bool) -> Program:
 
 
 @njit(cache=True, nogil=True)
-def start_network(n_nodes, directed):
-    """Make the network without ties."""
-    ties = np.zeros((n_nodes, n_nodes), np.uint8)
-    paths = np.zeros((n_nodes, n_nodes), np.int32)
-    out = np.zeros((n_nodes, n_nodes), np.int32)
-    n_out = np.zeros(n_nodes, np.int32)
-    out_place = np.zeros((n_nodes, n_nodes), np.int32)
-    if not directed:
-        return Network(ties, out, n_out, out_place, out, n_out, out_place, paths)
-    into = np.zeros((n_nodes, n_nodes), np.int32)
-    n_into = np.zeros(n_nodes, np.int32)
-    into_place = np.zeros((n_nodes, n_nodes), np.int32)
-    return Network(ties, out, n_out, out_place, into, n_into, into_place, paths)
+def room(terms):
+    """Make room for a network: its layers and its degrees (out, in)."""
+    n_layers = 6 if terms.directed else 4
+    layers = np.zeros((n_layers, terms.n_nodes, terms.n_nodes), np.int16)
+    return layers, np.zeros((2, terms.n_nodes), np.int16)
 
 
-@njit(cache=True, nogil=True)
-def _list(lists, lengths, places, i, j, add):
+@_inlined
+def _list(layers, degrees, to, i, j, add):
     """Put j on the list of i, or take it off; the last one fills the gap."""
+    lists, places, side = (_TO, _TO_PLACE, 0) if to else (_FROM, _FROM_PLACE, 1)
     if add:
-        lists[i, lengths[i]] = j
-        places[i, j] = lengths[i]
-        lengths[i] += 1
+        layers[lists, i, degrees[side, i]] = j
+        layers[places, i, j] = degrees[side, i]
+        degrees[side, i] += 1
     else:
-        lengths[i] -= 1
-        last = lists[i, lengths[i]]
-        lists[i, places[i, j]] = last
-        places[i, last] = places[i, j]
+        degrees[side, i] -= 1
+        last = layers[lists, i, degrees[side, i]]
+        layers[lists, i, layers[places, i, j]] = last
+        layers[places, i, last] = layers[places, i, j]
 
 
-@njit(cache=True, nogil=True)
-def toggle(network, terms, i, j):
+@_inlined
+def toggle(layers, degrees, directed, paths, i, j):
     """Add the tie i -> j if it is not there, remove it if it is."""
-    add = network.ties[i, j] == 0
-    if terms.paths:
+    add = layers[TIES, i, j] == 0
+    before, side = (_FROM, 1) if directed else (_TO, 0)
+    if paths:
         sign = 1 if add else -1
-        for a in range(network.n_out[j]):
-            k = network.out[j, a]
+        for a in range(degrees[0, j]):
+            k = layers[_TO, j, a]
             if k != i:
-                network.paths[i, k] += sign
-                if not terms.directed:
-                    network.paths[k, i] += sign
-        for a in range(network.n_into[i]):
-            k = network.into[i, a]
+                layers[_PATHS, i, k] += sign
+                if not directed:
+                    layers[_PATHS, k, i] += sign
+        for a in range(degrees[side, i]):
+            k = layers[before, i, a]
             if k != j:
-                network.paths[k, j] += sign
-                if not terms.directed:
-                    network.paths[j, k] += sign
-    network.ties[i, j] = 1 if add else 0
-    _list(network.out, network.n_out, network.out_place, i, j, add)
-    if terms.directed:
-        _list(network.into, network.n_into, network.into_place, j, i, add)
+                layers[_PATHS, k, j] += sign
+                if not directed:
+                    layers[_PATHS, j, k] += sign
+    layers[TIES, i, j] = 1 if add else 0
+    _list(layers, degrees, True, i, j, add)
+    if directed:
+        _list(layers, degrees, False, j, i, add)
     else:
-        network.ties[j, i] = network.ties[i, j]
-        _list(network.out, network.n_out, network.out_place, j, i, add)
+        layers[TIES, j, i] = layers[TIES, i, j]
+        _list(layers, degrees, True, j, i, add)
 
 
-@njit(cache=True, nogil=True)
-def _partners_change(network, table, i, j):
+@_inlined
+def _partners_change(layers, degrees, tables, slot, directed, i, j):
     """Change of the sum of table[shared partners] over ties, for a new tie i -> j."""
-    present = network.ties[i, j]
-    total = table[network.paths[i, j]]
-    for a in range(network.n_out[j]):
-        k = network.out[j, a]
-        if k != i and network.ties[i, k]:
-            # A tie that is there has counted itself among the partners already.
-            before = network.paths[i, k] - present
-            total += table[before + 1] - table[before]
-    for a in range(network.n_into[i]):
-        k = network.into[i, a]
-        if k != j and network.ties[k, j]:
-            before = network.paths[k, j] - present
-            total += table[before + 1] - table[before]
+    # A tie that is there has counted itself among the partners of others already.
+    present = layers[TIES, i, j]
+    total = tables[slot, layers[_PATHS, i, j]]
+    if directed:
+        for a in range(degrees[0, j]):
+            k = layers[_TO, j, a]
+            if k != i and layers[TIES, i, k]:
+                s = layers[_PATHS, i, k] - present
+                total += tables[slot, s + 1] - tables[slot, s]
+        for a in range(degrees[1, i]):
+            k = layers[_FROM, i, a]
+            if k != j and layers[TIES, k, j]:
+                s = layers[_PATHS, k, j] - present
+                total += tables[slot, s + 1] - tables[slot, s]
+    else:
+        # Nodes tied to both ends, as many as there are two-paths, are looked for on one list.
+        left, a = layers[_PATHS, i, j], 0
+        while left > 0:
+            k = layers[_TO, j, a]
+            a += 1
+            if layers[TIES, i, k]:
+                left -= 1
+                s, t = layers[_PATHS, i, k] - present, layers[_PATHS, j, k] - present
+                total += tables[slot, s + 1] - tables[slot, s]
+                total += tables[slot, t + 1] - tables[slot, t]
     return total
 
 
-@njit(cache=True, nogil=True)
-def _triangles_change(network, i, j, directed):
-    total = network.paths[i, j]
+@_inlined
+def _triangles_change(layers, degrees, directed, i, j):
+    total = float(layers[_PATHS, i, j])
     if directed:
-        total += network.paths[j, i]
-        for a in range(network.n_out[i]):
-            k = network.out[i, a]
+        total += layers[_PATHS, j, i]
+        for a in range(degrees[0, i]):
+            k = layers[_TO, i, a]
             if k != j:
-                total += network.ties[j, k]
-        for a in range(network.n_into[i]):
-            k = network.into[i, a]
+                total += layers[TIES, j, k]
+        for a in range(degrees[1, i]):
+            k = layers[_FROM, i, a]
             if k != j:
-                total += network.ties[k, j]
-    return float(total)
+                total += layers[TIES, k, j]
+    return total
 
 
-@njit(cache=True, nogil=True)
-def change(network, terms, i, j, delta):
+@_inlined
+def change(layers, degrees, kinds, slots, weights, tables, directed, i, j, delta):
     """Write into delta what the statistics gain by the tie i -> j, were it not there."""
-    present = network.ties[i, j]
-    for t in range(len(terms.kinds)):
-        kind, slot = terms.kinds[t], terms.slots[t]
+    present = layers[TIES, i, j]
+    for t in range(len(kinds)):
+        kind, slot = kinds[t], slots[t]
         if kind == _DYADS:
-            delta[t] = terms.weights[slot, i, j]
+            delta[t] = weights[slot, i, j]
         elif kind == _OUT:
-            before = network.n_out[i] - present
-            delta[t] = terms.tables[slot, before + 1] - terms.tables[slot, before]
-            if not terms.directed:
-                before = network.n_out[j] - present
-                delta[t] += terms.tables[slot, before + 1] - terms.tables[slot, before]
+            before = degrees[0, i] - present
+            delta[t] = tables[slot, before + 1] - tables[slot, before]
+            if not directed:
+                before = degrees[0, j] - present
+                delta[t] += tables[slot, before + 1] - tables[slot, before]
         elif kind == _IN:
-            before = network.n_into[j] - present
-            delta[t] = terms.tables[slot, before + 1] - terms.tables[slot, before]
+            before = degrees[1, j] - present
+            delta[t] = tables[slot, before + 1] - tables[slot, before]
         elif kind == _PARTNERS:
-            delta[t] = _partners_change(network, terms.tables[slot], i, j)
+            delta[t] = _partners_change(layers, degrees, tables, slot, directed, i, j)
         elif kind == _TRIANGLES:
-            delta[t] = _triangles_change(network, i, j, terms.directed)
+            delta[t] = _triangles_change(layers, degrees, directed, i, j)
         else:
-            delta[t] = network.ties[j, i]
+            delta[t] = layers[TIES, j, i]
 
 
 @njit(cache=True, nogil=True)
@@ -251,9 +256,11 @@ def empty_counts(terms, n_nodes):
 
 
 @njit(cache=True, nogil=True)
-def fill(terms, fixed, dyads, packed, statistics):
-    """Build a network tie by tie, and add what they change to the statistics."""
-    network = start_network(terms.n_nodes, terms.directed)
+def fill(terms, fixed, dyads, packed, layers, degrees, statistics):
+    """Build a network tie by tie where another was, and add what they change to the statistics."""
+    kinds, slots, weights, tables = terms.kinds, terms.slots, terms.weights, terms.tables
+    directed, paths = terms.directed, terms.paths
+    layers[:], degrees[:] = 0, 0
     delta = np.empty(len(statistics))
     n_fixed = len(fixed)
     for d in range(n_fixed + len(dyads)):
@@ -263,19 +270,20 @@ def fill(terms, fixed, dyads, packed, statistics):
             i, j = dyads[d - n_fixed, 0], dyads[d - n_fixed, 1]
         else:
             continue
-        change(network, terms, i, j, delta)
-        toggle(network, terms, i, j)
-        statistics += delta
-    return network
+        change(layers, degrees, kinds, slots, weights, tables, directed, i, j, delta)
+        toggle(layers, degrees, directed, paths, i, j)
+        for t in range(len(statistics)):
+            statistics[t] += delta[t]
 
 
 @njit(cache=True, nogil=True)
 def counts(terms, fixed, dyads, states):
     """Count the statistics of packed networks, shape (N, d)."""
     found = np.empty((len(states), len(terms.kinds)))
+    layers, degrees = room(terms)
     for row in range(len(states)):
         found[row] = empty_counts(terms, terms.n_nodes)
-        fill(terms, fixed, dyads, states[row], found[row])
+        fill(terms, fixed, dyads, states[row], layers, degrees, found[row])
     return found
 
 
@@ -283,7 +291,11 @@ def counts(terms, fixed, dyads, states):
 def changes(terms, fixed, dyads, packed):
     """Return what each free dyad's tie adds to the statistics given all others, (D, d)."""
     found = np.empty((len(dyads), len(terms.kinds)))
-    network = fill(terms, fixed, dyads, packed, np.zeros(len(terms.kinds)))
+    layers, degrees = room(terms)
+    fill(terms, fixed, dyads, packed, layers, degrees, np.zeros(len(terms.kinds)))
+    kinds, slots, weights, tables = terms.kinds, terms.slots, terms.weights, terms.tables
+    directed = terms.directed
     for d in range(len(dyads)):
-        change(network, terms, dyads[d, 0], dyads[d, 1], found[d])
+        i, j = dyads[d, 0], dyads[d, 1]
+        change(layers, degrees, kinds, slots, weights, tables, directed, i, j, found[d])
     return found

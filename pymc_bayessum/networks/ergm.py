@@ -27,8 +27,6 @@ __all__ = ["ERGM"]
 
 #: Completions drawn to tell the mean statistics of a network with unknown dyads.
 COMPLETIONS = 400
-#: Draws at each anchor, for networks up to so many nodes and for larger ones.
-SMALL, SMALL_EACH, LARGE_EACH = 40, 3000, 1500
 #: Draws at each anchor for the sum over unknown dyads.
 KNOWN_NODES = 10_000
 
@@ -215,8 +213,7 @@ def _anchored(
     family: NetworkFamily, statistics: np.ndarray, theta: Any, rng: np.random.Generator
 ) -> Normalizer:
     if not is_degenerate(family, family.pseudo_mode(family.typical), rng):
-        each = SMALL_EACH if family.n_nodes <= SMALL else LARGE_EACH
-        found = anchor_family(family, statistics, theta, rng=rng, each=each)
+        found = anchor_family(family, statistics, theta, rng=rng)
         if not is_degenerate(family, found.centre, rng):
             return Estimated(found)
     flagged = degenerate(family)

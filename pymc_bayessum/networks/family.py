@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from pymc_bayessum.arguments import integer
 from pymc_bayessum.exponential.listing import ListedSum, distinct
-from pymc_bayessum.networks.changes import Program, changes, counts, program
+from pymc_bayessum.networks.changes import MOST_NODES, Program, changes, counts, program
 from pymc_bayessum.networks.dyads import DyadSum
 from pymc_bayessum.networks.listing import LISTABLE, listed
 from pymc_bayessum.networks.sampler import run_chains
@@ -74,6 +74,11 @@ class NetworkFamily:
     def n_statistics(self) -> int:
         """Number of statistics, d."""
         return len(self.terms)
+
+    @property
+    def n_sites(self) -> int:
+        """Number of dyads that may change."""
+        return len(self.dyads)
 
     @property
     def state_shape(self) -> tuple[int, int]:
@@ -268,6 +273,8 @@ def network_family(
         Where terms cannot be told apart on these networks; they are named.
     """
     n_nodes = integer("n_nodes", n_nodes, 2)
+    if n_nodes > MOST_NODES:
+        raise ValueError(f"networks may have {MOST_NODES} nodes at most, got {n_nodes}")
     parts = tuple(terms) if isinstance(terms, list | tuple) else (terms,)
     wrong = [part for part in parts if not isinstance(part, Term)]
     if wrong or not parts:

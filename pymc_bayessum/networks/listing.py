@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from pymc_bayessum.exponential.listing import distinct
-from pymc_bayessum.networks.changes import Program, change, empty_counts, fill, toggle
+from pymc_bayessum.networks.changes import TIES, Program, change, empty_counts, fill, room, toggle
 
 __all__ = ["LISTABLE", "listed"]
 
@@ -20,7 +20,10 @@ LISTABLE = 21
 def _walk(terms, fixed, dyads, found):
     statistics = empty_counts(terms, terms.n_nodes)
     none = np.zeros((len(dyads) + 7) // 8, np.uint8)
-    network = fill(terms, fixed, dyads, none, statistics)
+    layers, degrees = room(terms)
+    fill(terms, fixed, dyads, none, layers, degrees, statistics)
+    kinds, slots, weights, tables = terms.kinds, terms.slots, terms.weights, terms.tables
+    directed, paths = terms.directed, terms.paths
     delta = np.empty(len(statistics))
     found[0] = statistics
     for step in range(1, len(found)):
@@ -29,9 +32,11 @@ def _walk(terms, fixed, dyads, found):
         while not (step >> d) & 1:
             d += 1
         i, j = dyads[d, 0], dyads[d, 1]
-        change(network, terms, i, j, delta)
-        found[step] = found[step - 1] - delta if network.ties[i, j] else found[step - 1] + delta
-        toggle(network, terms, i, j)
+        change(layers, degrees, kinds, slots, weights, tables, directed, i, j, delta)
+        sign = -1.0 if layers[TIES, i, j] else 1.0
+        for t in range(len(delta)):
+            found[step, t] = found[step - 1, t] + sign * delta[t]
+        toggle(layers, degrees, directed, paths, i, j)
 
 
 def listed(terms: Program, fixed: np.ndarray, dyads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,17 +11,19 @@ import numpy as np
 from numba import njit
 
 from pymc_bayessum.exponential.parallel import run_parallel, uniform
-from pymc_bayessum.networks.changes import Program, change, fill, read_bit, toggle
+from pymc_bayessum.networks.changes import TIES, Program, change, fill, read_bit, room, toggle
 
 __all__ = ["move", "run_chains"]
 
 
-@njit(cache=True, nogil=True)
-def move(terms, theta, fixed, dyads, steps, start, stream, end):
+@njit(cache=True, nogil=True, error_model="numpy")
+def move(terms, theta, fixed, dyads, steps, start, stream, layers, degrees, end):
     """Move one chain by so many steps from a packed state, and write where it ends."""
+    kinds, slots, weights, tables = terms.kinds, terms.slots, terms.weights, terms.tables
+    directed, paths = terms.directed, terms.paths
     n_free = len(dyads)
     delta = np.empty(len(theta))
-    network = fill(terms, fixed, dyads, start, np.zeros(len(theta)))
+    fill(terms, fixed, dyads, start, layers, degrees, np.zeros(len(theta)))
     tied = np.empty(n_free, np.int64)
     place = np.empty(n_free, np.int64)
     n_tied = 0
@@ -36,11 +38,11 @@ def move(terms, theta, fixed, dyads, steps, start, stream, end):
         else:
             d = int(uniform(stream) * n_free)
         i, j = dyads[d, 0], dyads[d, 1]
-        change(network, terms, i, j, delta)
+        change(layers, degrees, kinds, slots, weights, tables, directed, i, j, delta)
         gain = 0.0
         for t in range(len(theta)):
             gain += theta[t] * delta[t]
-        present = network.ties[i, j]
+        present = layers[TIES, i, j]
         n_with = n_tied if present else n_tied + 1
         # Chances of proposing the tie away, and of proposing it anew without it.
         away = 0.5 / n_with + 0.5 / n_free
@@ -50,7 +52,7 @@ def move(terms, theta, fixed, dyads, steps, start, stream, end):
             log_ratio = -log_ratio
         if log_ratio < 0.0 and uniform(stream) >= np.exp(log_ratio):
             continue
-        toggle(network, terms, i, j)
+        toggle(layers, degrees, directed, paths, i, j)
         if present:
             n_tied -= 1
             last = tied[n_tied]
@@ -67,8 +69,10 @@ def move(terms, theta, fixed, dyads, steps, start, stream, end):
 
 @njit(cache=True, nogil=True)
 def _move_all(terms, theta, fixed, dyads, steps, starts, streams, ends):
+    layers, degrees = room(terms)
     for chain in range(len(starts)):
-        move(terms, theta, fixed, dyads, steps, starts[chain], streams[chain], ends[chain])
+        start, end, stream = starts[chain], ends[chain], streams[chain]
+        move(terms, theta, fixed, dyads, steps, start, stream, layers, degrees, end)
 
 
 def run_chains(

@@ -15,6 +15,7 @@ offer                  what it is for
 ``coordinates``        the identifiable directions (found from draws otherwise)
 ``exact_log_z``        something to hold an estimate against
 ``log_constant``       log Z at an anchor, on which no posterior depends
+``n_sites``            how large a state is, where its array does not tell
 =====================  ============================================================================
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "OffersExactMean",
     "OffersMoves",
     "OffersOtherMeans",
+    "OffersSites",
 ]
 
 
@@ -186,3 +188,12 @@ class OffersConstant(Protocol):
 
     def log_constant(self, theta: np.ndarray, rng: np.random.Generator) -> LogConstant:
         """Estimate log Z at a parameter vector."""
+
+
+@runtime_checkable
+class OffersSites(Protocol):
+    """A family whose states are packed: their arrays are shorter than what they stand for."""
+
+    @property
+    def n_sites(self) -> int:
+        """Sites of a state, each of which a sweep looks at."""

@@ -27,7 +27,7 @@ from pymc_bayessum.normalizers.anchored.precision import posterior_precision
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored, combined, split
 from pymc_bayessum.normalizers.anchored.target import TARGET, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import Family, OffersExactLogZ
+from pymc_bayessum.normalizers.family import Family, OffersExactLogZ, OffersSites
 from pymc_bayessum.progress import progress
 
 __all__ = ["FEW_PARAMETERS", "axis_points", "default_anchored", "matched_prior"]
@@ -273,7 +273,9 @@ def _around_the_mode[A: Anchored](
     kind: type[A],
 ) -> tuple[A, bool]:
     """Several anchors for few parameters, with draws until the target is reached."""
-    state_size = 1 if chains is None else int(np.prod(chains.shape[1:]))
+    n_sites = 1 if chains is None else int(np.prod(chains.shape[1:]))
+    if isinstance(family, OffersSites):
+        n_sites = family.n_sites
     n_chains = MOST_CHAINS if chains is None else min(MOST_CHAINS, chains_for(chains))
     pilot = PILOT_ROUNDS * n_chains
     mode = climb(
@@ -307,7 +309,7 @@ def _around_the_mode[A: Anchored](
         for place, anchor in enumerate(anchors)
     ]
     most = MOST_DRAWS // (len(walks) * n_chains)
-    rounds = -(-max(FIRST_DRAWS, SMALL_SITES // state_size) // n_chains)
+    rounds = min(most, -(-max(FIRST_DRAWS, SMALL_SITES // n_sites) // n_chains))
     each = MOST_NODES // len(walks)
     while True:
         for walk in walks:
