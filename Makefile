@@ -27,8 +27,9 @@ types: .venv/tests.stamp
 pytest: .venv/tests.stamp
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --doctest-modules tests pymc_bayessum $(PYTEST_ARGS)
 
-docs: .venv/docs.stamp  ## Set up, then build the documentation into docs/_build/html
+docs: .venv/docs.stamp  ## Set up, build the documentation into docs/_build/html, look at each page
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/pytest -q tests/whole/test_pages.py
 
 benchmarks: .venv/tests.stamp  ## Print every benchmark table in its quick form
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done

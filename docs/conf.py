@@ -1,14 +1,19 @@
 """Sphinx settings: MyST pages, paired notebooks, reference pages from docstrings; no network."""
 
-import shutil
+import inspect
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from cycler import cycler
 
+import pymc_bayessum as pbs
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
+# Some rooms have a shorter public name than the path they lie at; autodoc imports by name.
+for name, room in inspect.getmembers(pbs, inspect.ismodule):
+    sys.modules.setdefault(f"pymc_bayessum.{name}", room)
 
 project = "pymc_bayessum"
 author = "The pymc_bayessum developers"
@@ -17,6 +22,7 @@ version = release = installed_version("pymc-bayessum")
 
 extensions = [
     "embedding_dictionary",
+    "gallery",
     "matplotlib.sphinxext.plot_directive",
     "myst_nb",
     "numpydoc",
@@ -28,6 +34,8 @@ extensions = [
 html_theme = "furo"
 html_title = "pymc_bayessum"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
 templates_path = ["_templates"]
 
@@ -47,8 +55,3 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 # The notebooks are executed by the tests; the site shows their stored outputs.
 nb_execution_mode = "off"
-
-# Sphinx reads only what lies below its source folder; the notebooks live beside it.
-(HERE / "notebooks").mkdir(exist_ok=True)
-for notebook in sorted((HERE.parent / "notebooks").glob("*.ipynb")):
-    shutil.copy(notebook, HERE / "notebooks" / notebook.name)

@@ -1,7 +1,7 @@
-"""The directive ``embedding-dictionary``: the registry of closed forms as a table.
+"""The directive ``embedding-dictionary``: the registry of closed forms as a list.
 
-One row for each registered pair of kernel and measure. The text and the formulas are the docstring
-of the function that computes the pair, so that the page always says what the code does.
+One entry for each registered pair of kernel and measure. Text and formulas are the docstring of the
+function that computes the pair, so that the page always says what the code does.
 """
 
 import inspect
@@ -23,23 +23,17 @@ def _entries() -> list[tuple[str, str, str]]:
     return sorted(rows)
 
 
-def _table() -> list[str]:
-    lines = [
-        ".. list-table::",
-        "   :header-rows: 1",
-        "   :widths: 14 16 70",
-        "",
-        "   * - kernel",
-        "     - measure",
-        "     - mean embedding and initial error",
-    ]
+def _list() -> list[str]:
+    lines = []
     for kernel, measure, text in _entries():
-        body = indent(text, "       ").lstrip().splitlines()
         lines += [
-            f"   * - :class:`~pymc_bayessum.kernels.{kernel}`",
-            f"     - :class:`~pymc_bayessum.measures.{measure}`",
-            f"     - {body[0]}",
-            *body[1:],
+            ".. container:: entry",
+            "",
+            f"   :class:`~pymc_bayessum.kernels.{kernel}` under "
+            f":class:`~pymc_bayessum.measures.{measure}`",
+            "",
+            *indent(text, "   ").splitlines(),
+            "",
         ]
     return lines
 
@@ -48,9 +42,9 @@ class EmbeddingDictionary(SphinxDirective):
     """List every closed form of the registry."""
 
     def run(self):
-        """Parse the table as reStructuredText."""
+        """Parse the list as reStructuredText."""
         container = nodes.Element()
-        content = StringList(_table(), source="embedding registry")
+        content = StringList(_list(), source="embedding registry")
         self.state.nested_parse(content, self.content_offset, container)
         return container.children
 

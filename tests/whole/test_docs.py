@@ -74,7 +74,9 @@ def test_code_of_a_page_is_python(page):
 
 
 #: What stands below a measured table: the command, the day and the commit.
-STAMP = re.compile(r"\*Printed by `[^`]+`, \d{4}-\d{2}-\d{2}, [0-9a-f]{7,}[.;,]")
+STAMP = re.compile(
+    r"\*(?:Printed by `[^`]+`|Measured once, [^*]+), \d{4}-\d{2}-\d{2}, [0-9a-f]{7,}[.;,]"
+)
 TABLE = re.compile(r"^```text\n.*?^```\n|(?:^\|[^\n]*\n)+", re.DOTALL | re.MULTILINE)
 
 
