@@ -229,7 +229,8 @@ def _look(
             parts.append(chains.marginals(states))
         halves.append([np.mean(part, axis=0) for part in zip(*parts, strict=True)])
     left = [target.residual(theta, target.slope(theta, *half), step) for half in halves]
-    error = float(np.sqrt(max(0.0, np.mean(left[0] * left[1]))))
+    # Where no slope is left the sign is chance, and the size still says what could be seen.
+    error = float(np.sqrt(abs(np.mean(left[0] * left[1]))))
     both = tuple(0.5 * (one + two) for one, two in zip(*halves, strict=True))
     news = {
         "pearson": pearson(target.layout, (target.sites, target.pairs), both),

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 import pymc_bayessum as pbs
 from pymc_bayessum import graphs
+from pymc_bayessum.graphs.annealing import annealed_importance
 from pymc_bayessum.graphs.centring import centring
 from pymc_bayessum.graphs.conditional_sums import conditional_sums, counts
 from pymc_bayessum.graphs.coordinates import identifiable
@@ -209,6 +210,21 @@ def test_the_constant_and_held_out_rows(weighted, stochastic):
     np.testing.assert_allclose(stochastic.log_likelihood(x), stochastic.log_likelihood(x, constant))
     scores = stochastic.contact_scores(gap=0)
     np.testing.assert_allclose(scores, pbs.contact_scores(stochastic.J, layout.edges, 5, gap=0))
+
+
+def test_the_error_of_an_annealed_constant_covers_the_exact_one():
+    layout = PottsLayout(6, 5, graphs.complete(6), "full", "full")
+    rng = np.random.default_rng(10)
+    h, J = 0.5 * rng.normal(size=(6, 5)), rng.normal(size=(15, 5, 5))
+    exact = listed(layout, layout.flatten(h, J)).log_z
+    found = [
+        annealed_importance(h, J, layout.edges, 50, 40, np.random.default_rng(seed))
+        for seed in range(10)
+    ]
+    away = np.array([(each.value - exact) / each.sd for each in found])
+    assert found[0].base_variance > 1.0
+    assert np.abs(away).max() < 4.0
+    assert 0.3 < np.sqrt(np.mean(away**2)) < 1.8
 
 
 def test_many_parameters_are_fitted_by_chains():
