@@ -59,7 +59,7 @@ def problem(n_sites: int, n_states: int, n_rows: int, seed: int = 0) -> Problem:
     contacts[rng.choice(far, 3 * n_sites // 2, replace=False)] = True
     J = contacts[:, None, None] * rng.normal(size=layout.coupling_shape)
     h = 0.7 * rng.normal(size=layout.field_shape)
-    rows = sample_gibbs(layout, h, J, 2 * n_rows, 300, rng)
+    rows = sample_gibbs(layout, h, J, 2 * n_rows, 100, rng)
     return Problem(
         FittedPotts(layout, h, J, layout.flatten(h, J)), contacts, rows[:n_rows], rows[n_rows:]
     )
