@@ -2,13 +2,18 @@
 
 import io
 import re
+import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
 
+from pymc_bayessum.__main__ import parser
+
 README = Path(__file__).parents[2] / "README.md"
+MAKEFILE = README.with_name("Makefile")
+COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"^[-+]?\d+(\.\d+)?(e[-+]?\d+)?$")
 
@@ -44,3 +49,14 @@ def test_blocks_run_and_print_what_is_shown(tmp_path, monkeypatch):
             assert not wrong, f"printed:\n{printed}\nREADME:\n{body}\nfirst difference: {wrong[0]}"
             compared += 1
     assert compared >= 3
+
+
+def test_commands_exist():
+    targets = re.findall(r"^([a-z]+):", MAKEFILE.read_text(), re.MULTILINE)
+    for line in "".join(COMMANDS.findall(README.read_text())).splitlines():
+        words = shlex.split(line, comments=True)
+        if words[0] == "make":
+            assert words[1] in targets
+        else:
+            assert words[:3] == ["python", "-m", "pymc_bayessum"]
+            parser().parse_args(words[3:])
