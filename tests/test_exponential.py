@@ -141,6 +141,24 @@ def test_groups_have_parameters_of_their_own(small):
     np.testing.assert_allclose(logp, wanted, rtol=1e-10)
 
 
+def test_groups_are_anchored_as_well_as_listed():
+    family = pbs.Family(chain_statistics, sites=8, n_states=2)
+    rng, group = np.random.default_rng(3), np.repeat([0, 1, 2], 8)
+    truth = np.array([[-0.5, 0.6], [0.2, 0.0], [0.6, 1.0]])
+    x = np.concatenate([family.sample(one, 8, rng) for one in truth])
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0.0, 1.0, shape=(3, 2))
+        pbs.ExponentialFamily("x", theta[group], family=family, observed=x, normalizer="anchored")
+    log_z = model["x"].owner.op.normalizer.log_z
+    axes = np.linspace(-1.8, 1.8, 31), np.linspace(-1.5, 2.5, 31)
+    grid = np.array(list(itertools.product(*axes)))
+    found, listed = log_z(np, grid), [chain_log_z(t, 8) for t in grid]
+    for one in range(3):
+        energy = grid @ chain_statistics(x[group == one]).sum(axis=0) - (grid**2).sum(axis=1) / 2
+        ours, exact = softmax(energy - 8 * found), softmax(energy - 8 * np.array(listed))
+        assert np.abs(ours - exact).sum() / 2 < 0.01
+
+
 def test_theta_may_be_a_regression_or_scalars(small, rows):
     covariate = np.array([[1.0, 0.5], [0.0, 2.0]])
     with pm.Model() as regression:
@@ -279,6 +297,41 @@ def test_samplers_that_break_the_contract_are_found():
 def test_bad_families_are_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         pbs.Family(**arguments)
+
+
+@pytest.mark.parametrize("sites", [6, 40])
+def test_statistics_that_say_the_same_are_named(sites):
+    def twice(x):
+        ones = x.sum(axis=1)
+        return np.stack([ones, chain_statistics(x)[:, 1], x.shape[1] - ones], axis=1)
+
+    family = pbs.Family(twice, sites=sites, n_states=2, names=["ones", "agree", "zeros"])
+    with pm.Model(), pytest.raises(ValueError, match=r"collinear: \+1 ones \+1 zeros is the same"):
+        pbs.ExponentialFamily("x", np.zeros(3), family=family, observed=np.zeros(sites, int))
+
+
+def test_a_statistic_that_never_changes_is_named():
+    def with_sum(x):
+        return np.stack([x.sum(axis=1), np.abs(x - np.arange(x.shape[1])).sum(axis=1)], axis=1)
+
+    family = pbs.Family(with_sum, propose=swap_two, names=["sum", "footrule"])
+    with pm.Model(), pytest.raises(ValueError, match="sum is the same for every state"):
+        pbs.ExponentialFamily("x", np.zeros(2), family=family, observed=np.arange(9)[::-1])
+
+
+@pytest.mark.filterwarnings("ignore:The RandomType SharedVariables")
+def test_draws_and_statistics_under_jax(small):
+    pytest.importorskip("jax")
+    theta = np.array([0.3, 0.5])
+    states = pbs.ExponentialFamily.dist(theta, family=small, shape=(1000, 6))
+    counted = pbs.ExponentialFamily.statistics(states)
+    drawn, found = pm.draw([states, counted], mode="JAX", random_seed=1)
+    np.testing.assert_array_equal(found, chain_statistics(drawn))
+    listed, times = small.listing
+    chance = softmax(listed @ theta + np.log(times))
+    mean = chance @ listed
+    sd = np.sqrt(chance @ (listed - mean) ** 2)
+    assert (np.abs(found.mean(axis=0) - mean) < 4.0 * sd / np.sqrt(1000)).all()
 
 
 def test_bad_models_are_refused(small):

@@ -10,6 +10,7 @@ from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
+from pytensor.compile.mode import optdb
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.link.numba.dispatch.basic import numba_njit
@@ -24,6 +25,7 @@ from pymc_bayessum.exponential.family import Family
 from pymc_bayessum.exponential.listing import LARGEST_SUPPORT
 from pymc_bayessum.exponential.statistics import Statistics, numeric_statistics
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Normalizer
 
@@ -80,6 +82,9 @@ class ExponentialFamilyRV(RandomVariable):
             states = self.family.sample(theta[index], n, rng)
             draws[place] = self.family.decode(states).reshape(part.shape)
         return draws
+
+
+optdb.register("load_families_for_jax", LoadForJax(f"{__package__}.family_jax"), "jax", position=0)
 
 
 @numba_core_rv_funcify.register(ExponentialFamilyRV)
@@ -249,6 +254,8 @@ def choose_normalizer(
         raise TypeError(
             f"normalizer must be None, 'exact', 'anchored' or a normaliser, got {normalizer!r}"
         )
+    if isinstance(family, Family) and (data is not None or family.listing is not None):
+        family.require_independent()
     if normalizer != "anchored":
         exact = family.exact
         if exact is not None:

@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from pymc_bayessum.arguments import as_generator, integer
 from pymc_bayessum.exponential.chains import ProposalChain, SiteChain, compiled_metropolis
+from pymc_bayessum.exponential.collinear import require_independent
 from pymc_bayessum.exponential.listing import LARGEST_SUPPORT, ListedSum, distinct
 from pymc_bayessum.exponential.pairwise import GibbsChain, Pairwise, find_pairwise
 
@@ -358,6 +359,23 @@ class Family:
                     f"{self.names[k]} from 0 to {one[k]:.3g} moved its mean by {gain:.2g} sds, "
                     "where about one was due"
                 )
+
+    def require_independent(self, rng: Any = 0) -> None:
+        """Raise where statistics say the same on all states, as far as states are known."""
+        d = self.n_statistics
+        if self.listing is not None:
+            require_independent(self.listing[0], self.names, "state")
+            return
+        rng, n = as_generator(rng), 40 + 4 * d
+        if self.sites is not None and self.n_states is not None:
+            states = rng.integers(0, self.n_states, (n, self.sites))
+            alike = np.tile(np.arange(self.n_states)[:, None], self.sites)
+            states = np.concatenate([states, alike])
+        else:
+            states = self.sample(np.zeros(d), n, rng, self.typical)
+        if self.typical is not None:
+            states = np.concatenate([states, self.typical])
+        require_independent(self.statistics(states), self.names, "state that was drawn")
 
     def verify(self, theta: Any = None, rng: Any = 0) -> Verified:
         """Check draws against the list of all states: build a small instance and ask it.

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from pymc_bayessum.arguments import integer
+from pymc_bayessum.exponential.collinear import require_independent
 from pymc_bayessum.exponential.listing import ListedSum, distinct
 from pymc_bayessum.networks.changes import MOST_NODES, Program, changes, counts, program
 from pymc_bayessum.networks.dyads import DyadSum
@@ -308,24 +309,4 @@ def _require_independent(family: NetworkFamily) -> None:
     density = np.linspace(0.0, 1.0, 20 + 4 * len(family.terms))
     ties = rng.random((len(density), len(family.dyads))) < density[:, None]
     statistics = family.statistics(np.packbits(ties, axis=1, bitorder="little"))
-    centred = statistics - statistics.mean(axis=0)
-    scale = np.abs(centred).max(axis=0)
-    still = [name for name, size in zip(family.names, scale, strict=True) if size < 1e-9]
-    if still:
-        raise ValueError(
-            f"{', '.join(still)} is the same for every network of the model: leave it out"
-        )
-    _, sizes, directions = np.linalg.svd(centred / scale, full_matrices=False)
-    if sizes[-1] > 1e-9 * sizes[0]:
-        return
-    weight = directions[-1] / scale
-    weight = weight / np.abs(weight).max()
-    tied = [
-        f"{value:+.3g} {name}"
-        for value, name in zip(weight, family.names, strict=True)
-        if abs(value) > 1e-9
-    ]
-    raise ValueError(
-        f"terms are collinear on these networks: {' '.join(tied)} is the same for all of them; "
-        "leave one of them out"
-    )
+    require_independent(statistics, family.names, "network of the model")
