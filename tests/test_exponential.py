@@ -339,6 +339,10 @@ def test_bad_models_are_refused(small):
         theta = pm.Normal("theta", shape=3)
         with pytest.raises(ValueError, match=r"theta must have 2 entries \(sum, agree\).*got 3"):
             pbs.ExponentialFamily("x", theta, family=small, observed=np.zeros(6, int))
+        with pytest.raises(ValueError, match=r"leading dimensions \(3,\).*states have \(4,\)"):
+            pbs.ExponentialFamily(
+                "x", np.zeros((3, 2)), family=small, observed=np.zeros((4, 6), int)
+            )
         with pytest.raises(ValueError, match="theta must be finite"):
             pbs.ExponentialFamily("x", [np.nan, 0.0], family=small, observed=np.zeros(6, int))
         with pytest.raises(ValueError, match="shape \\(6,\\), got \\(5,\\)"):

@@ -36,6 +36,7 @@ __all__ = [
     "as_theta",
     "choose_normalizer",
     "draw_states",
+    "require_rows",
 ]
 
 
@@ -205,6 +206,34 @@ def as_theta(theta: Any, family: Any) -> TensorVariable:
     )
 
 
+def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> None:
+    """Raise where parameters are neither one vector nor one for each observed state.
+
+    Parameters
+    ----------
+    name : str
+        Of the variable.
+    theta : TensorVariable, shape (..., d)
+    batch : tuple of int
+        Leading shape of the observed states.
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> require_rows("x", pt.zeros((3, 2)), (4,))
+    Traceback (most recent call last):
+        ...
+    ValueError: x: theta has leading dimensions (3,), the observed states have (4,): give one ...
+    """
+    given = theta.type.shape[:-1]
+    pairs = zip(reversed(given), reversed(batch), strict=False)
+    if len(given) > len(batch) or any(one not in (None, 1, rows) for one, rows in pairs):
+        raise ValueError(
+            f"{name}: theta has leading dimensions {given}, the observed states have {batch}: give "
+            "one vector of parameters, or one for each state (theta[group])"
+        )
+
+
 def _known_length(theta: TensorVariable) -> int | None:
     (length,) = constant_fold((theta.shape[-1],), raise_not_constant=False)
     return None if isinstance(length, Variable) else int(length)
@@ -365,6 +394,8 @@ class ExponentialFamily(FamilyDistribution):
         if data is not None:
             family = _with_data(name, family, data)
         theta = as_theta(theta, _require_states(family))
+        if data is not None:
+            require_rows(name, theta, data.shape[: data.ndim - len(family.state_shape)])
         found = choose_normalizer(family, normalizer, data, theta, random_seed)
         if found is None:
             raise ValueError(f"{name}: {_no_normalizer(family)}")

@@ -91,7 +91,10 @@ def as_matrices(observed: Any, directed: bool) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"observed has a loop at node {node}: loops are not part of the model")
     if not directed and not np.array_equal(matrices, np.swapaxes(matrices, -1, -2), equal_nan=True):
         raise ValueError("observed must be symmetric for an undirected network: pass directed=True")
-    missing &= ~np.eye(matrices.shape[-1], dtype=bool)
+    between = ~np.eye(matrices.shape[-1], dtype=bool)
+    missing &= between
+    if missing[..., between].all():
+        raise ValueError("observed must have a dyad that is known, got none")
     return np.nan_to_num(matrices).astype(np.int64), missing
 
 
@@ -108,13 +111,14 @@ def _numbers(observed: Any) -> np.ndarray:
     if isinstance(observed, nx.Graph):
         if observed.is_multigraph():
             raise ValueError("observed must be a Graph or a DiGraph, got a multigraph")
-        weights = {data.get("weight", 1) for _, _, data in observed.edges(data=True)}
-        if not weights <= {0, 1}:
+        weights = [data.get("weight", 1) for _, _, data in observed.edges(data=True)]
+        odd = next((weight for weight in weights if weight != 1), 1)
+        if odd != 1:
             raise ValueError(
-                f"observed has weights on its edges ({sorted(weights)[:3]}, ...): ties are there "
-                "or not; remove the attribute 'weight' where it is no part of the model"
+                f"observed has weights on its edges ({odd!r}, ...): ties are there or not; remove "
+                "the attribute 'weight' where it is no part of the model"
             )
-        return nx.to_numpy_array(observed, dtype=float)
+        return nx.to_numpy_array(observed, dtype=float, weight=None)
     if np.ma.isMaskedArray(observed):
         return np.ma.filled(np.ma.asarray(observed, dtype=float), np.nan)
     try:

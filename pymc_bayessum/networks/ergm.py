@@ -15,6 +15,7 @@ from pymc_bayessum.exponential.distribution import (
     as_theta,
     choose_normalizer,
     draw_states,
+    require_rows,
 )
 from pymc_bayessum.networks.data import as_matrices, is_directed
 from pymc_bayessum.networks.degeneracy import degenerate, is_degenerate
@@ -127,6 +128,7 @@ class ERGM(FamilyDistribution):
         if not family.valid(rows).all():
             raise ValueError(f"{name}: fixed dyads must be the same in all observed networks")
         theta = as_theta(theta, family)
+        require_rows(name, theta, networks.shape[:-2])
         if missing.any():
             found, known = _with_missing(family, networks, missing, normalizer, theta, random_seed)
         else:

@@ -274,8 +274,11 @@ def nodematch(values: Any) -> Term:
     kinds = np.asarray(values)
     if kinds.ndim != 1:
         raise ValueError(f"values must have one entry for each node, got shape {kinds.shape}")
-    if kinds.dtype.kind == "f" and not np.isfinite(kinds).all():
-        raise ValueError(_unknown(kinds))
+    if kinds.dtype.kind in "fO":
+        # Nothing else differs from itself.
+        known = np.array([value is not None and value == value for value in kinds], dtype=bool)
+        if not known.all():
+            raise ValueError(_unknown(known))
     return Term("nodematch", "dyads", weights=lambda n: np.equal.outer(kinds, kinds).astype(float))
 
 
@@ -291,9 +294,12 @@ def nodecov(values: Any) -> Term:
     -------
     Term
     """
-    found = np.asarray(values, dtype=float)
+    try:
+        found = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"values must be numbers, one for each node, got {values!r}") from None
     if found.ndim == 1 and np.isnan(found).any():
-        raise ValueError(_unknown(found))
+        raise ValueError(_unknown(~np.isnan(found)))
     found = reals("values", found, 1)
     return Term("nodecov", "dyads", weights=lambda n: np.add.outer(found, found))
 
@@ -314,8 +320,8 @@ def edgecov(matrix: Any) -> Term:
     return Term("edgecov", "dyads", weights=lambda n: found)
 
 
-def _unknown(values: np.ndarray) -> str:
-    missing = np.flatnonzero(~np.isfinite(values)).tolist()
+def _unknown(known: np.ndarray) -> str:
+    missing = np.flatnonzero(~known).tolist()
     return (
         f"values must be known for every node, nodes {missing} have none: model the network of "
         "the other nodes, or put the mean in their place"

@@ -195,6 +195,7 @@ def test_a_sound_model_of_the_same_network_is_not_flagged(karate):
         ({"observed": nx.path_graph(4), "fixed": np.ones((4, 4), bool)}, "no dyad that may change"),
         ({"observed": nx.path_graph(4), "theta": [0.1, 0.2]}, r"1 entry \(edges\).*got 2"),
         ({"observed": nx.path_graph(4), "terms": [EDGES, EDGES]}, "collinear"),
+        ({"observed": nx.path_graph(4), "theta": [[0.1], [0.2]]}, r"leading dimensions \(2,\)"),
         ({"observed": None}, "n_nodes must be given"),
     ],
 )

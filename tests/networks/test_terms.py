@@ -91,6 +91,8 @@ def test_directed_degrees_have_a_direction():
         (lambda: terms.stars(2, "up"), "direction must be one of"),
         (lambda: terms.nodecov([1.0, np.nan, 2.0]), r"nodes \[1\] have none"),
         (lambda: terms.nodematch([1.0, 2.0, np.nan]), r"nodes \[2\] have none"),
+        (lambda: terms.nodematch(["a", None, "b"]), r"nodes \[1\] have none"),
+        (lambda: terms.nodecov(["rich", "poor"]), "values must be numbers"),
         (lambda: terms.nodematch([["a"]]), "one entry for each node"),
         (lambda: terms.edgecov([1.0]), "2 dimensions"),
     ],
