@@ -14,7 +14,16 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.utils import safe_signature
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.measures.supports import Image, Integers, Naturals, Range, Sites, Spins, Support
+from pymc_bayessum.measures.supports import (
+    Image,
+    Integers,
+    Line,
+    Naturals,
+    Range,
+    Sites,
+    Spins,
+    Support,
+)
 from pymc_bayessum.normalizers.adaptive import AdaptiveSum
 from pymc_bayessum.normalizers.located import N_CANDIDATES
 from pymc_bayessum.normalizers.node import log_z as log_z_of
@@ -112,8 +121,10 @@ class Unnormalized:
     ) -> Any:
         """Add the distribution to the current model."""
         arguments, settings = _arguments(log_f, params, rule, support, random, ndims_params, name)
+        observed = _numbers(kwargs.get("observed"))
+        _check_observed(name, _support(support) if rule is None else rule.reach.support, observed)
         if rule is not None:
-            _warn_beyond_reach(name, rule, kwargs.get("observed"))
+            _warn_beyond_reach(name, rule, observed)
         return pm.CustomDist(name, *arguments, **settings, **kwargs)
 
     @classmethod
@@ -175,6 +186,10 @@ def _found_nodes(
     def log_f_at_nodes(nodes, *values):
         return log_f(nodes, *map(_make_room, values, core_ndims))
 
+    if log_f_at_nodes(pt.lvector("x"), *tensors).type.ndim == 0:
+        raise ValueError(
+            "log_f must return one number for each x, got a single one for all of them"
+        )
     normalizer = AdaptiveSum(log_f_at_nodes, support)
 
     def logp(value, *inputs):
@@ -404,13 +419,31 @@ def _(support: Image, value: Any) -> Any:
     return pt.and_(_inside(support.base, origin), back)
 
 
-def _warn_beyond_reach(name: str, rule: Rule, observed: Any) -> None:
+def _numbers(observed: Any) -> np.ndarray | None:
+    """Return the data that are known beforehand, missing ones left out."""
+    data = observed.get_value() if hasattr(observed, "get_value") else observed
+    if data is None or isinstance(data, Variable):
+        return None
+    return np.ma.masked_invalid(np.ma.asarray(data, dtype=float)).compressed()
+
+
+def _check_observed(name: str, support: Support | None, data: np.ndarray | None) -> None:
+    """Raise for data that PyMC would truncate, or that the support does not have."""
+    if data is None:
+        return
+    bad = data != np.floor(data)
+    if isinstance(support, Line):
+        bad |= (data < support.ends[0]) | (data > support.ends[1])
+    if bad.any():
+        where = f" from {support}" if isinstance(support, Line) else ""
+        raise ValueError(f"observed of {name} must hold whole numbers{where}, got {data[bad][0]:g}")
+
+
+def _warn_beyond_reach(name: str, rule: Rule, data: np.ndarray | None) -> None:
     """Warn when data lie where the rule has no node to see the summand."""
     lowest, highest = rule.reach.lowest, rule.reach.highest
-    data = observed.get_value() if hasattr(observed, "get_value") else observed
-    if data is None or lowest is None or highest is None or isinstance(data, Variable):
+    if data is None or lowest is None or highest is None:
         return
-    data = np.ma.masked_invalid(np.ma.asarray(data, dtype=float)).compressed()
     if data.size and (data.min() < lowest or data.max() > highest):
         warnings.warn(
             f"{name} has observations from {data.min():g} to {data.max():g}, but the nodes of its "

@@ -444,6 +444,42 @@ def test_found_nodes_draw(name):
     assert draws.min() >= x[0]
 
 
+@pytest.mark.parametrize(
+    ("support", "rate", "power"),
+    [
+        ("naturals", 0.0, 1.0),
+        ("naturals", 1.0, 0.0),
+        ("integers", -1.0, 0.0),
+        ("naturals", 0.0, 0.0),
+    ],
+    ids=["harmonic", "growing", "growing to the left", "constant"],
+)
+def test_sums_that_never_end_are_not_answered(support, rate, power):
+    def log_f(x, rate, power):
+        return rate * x - power * pt.log(pt.abs(x) + 1.0)
+
+    law = pbs.Unnormalized.dist(log_f, rate, power, support=support)
+    assert pm.logp(law, 3).eval(mode="FAST_COMPILE") == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("support", "observed", "message"),
+    [
+        (range(5), [1, 7], "whole numbers from .*high=4.*got 7"),
+        ("naturals", [1.5], "got 1.5"),
+        ("naturals", [2, -1], "got -1"),
+    ],
+)
+def test_observations_that_the_support_does_not_have(support, observed, message):
+    with pm.Model(), pytest.raises(ValueError, match=message):
+        pbs.Unnormalized("y", log_geometric, 0.5, support=support, observed=observed)
+
+
+def test_a_law_that_forgets_the_shape_of_x():
+    with pytest.raises(ValueError, match="one number for each x"):
+        pbs.Unnormalized.dist(lambda x, a: pt.sum(a * x), -1.0, support="naturals")
+
+
 def test_found_nodes_take_rows_of_parameters():
     rates = np.array([0.5, 20.0, 3000.0])
     law = pbs.Unnormalized.dist(

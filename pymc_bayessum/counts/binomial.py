@@ -183,7 +183,7 @@ def _check_constants(n: Any, first: Any, nu: Any, name: str) -> None:
         bad = trials[~((trials >= 0) & (trials == np.floor(trials)))].flat[0]
         raise ValueError(f"n must hold whole numbers >= 0, got {bad:g}")
     if isinstance(nu, Constant) and not np.isfinite(nu.data).all():
-        raise ValueError("nu must be finite")
+        raise ValueError(f"nu must be finite, got {nu.data[~np.isfinite(nu.data)].flat[0]:g}")
     if isinstance(first, Constant):
         upper = 1.0 if name == "p" else trials
         low, high = first.data > 0, first.data < (np.inf if upper is None else upper)

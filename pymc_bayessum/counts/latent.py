@@ -341,10 +341,15 @@ def _mark_missing(observed: Any, parts: _Parts) -> tuple[Any, float | None]:
         if observed.type.ndim < max(ndim, 1) + 1:
             raise ValueError(_wrong_shape(observed.type.shape))
         return observed, None
-    data = np.ma.masked_invalid(np.ma.asarray(observed, dtype=float))
-    if data.ndim < max(ndim, 1) + 1:
+    data = np.ma.masked_where(np.isnan(observed := np.ma.asarray(observed, dtype=float)), observed)
+    if data.ndim < max(ndim, 1) + 1 or data.shape[-1] == 0:
         raise ValueError(_wrong_shape(data.shape))
+    _check_fit(parts, data.shape)
     known = data.compressed()
+    if not np.isfinite(known).all() or (parts.bounded and (known < 0.0).any()):
+        bad = known[~np.isfinite(known) | (known < 0.0)][0]
+        allowed = "counts 0, 1, 2, ..." if parts.bounded else "finite numbers"
+        raise ValueError(f"observed must hold {allowed}, or NaN for no visit, got {bad:g}")
     whole = not parts.given(pt.zeros((1,) * (ndim + 1), dtype="int64")).type.dtype.startswith(
         "float"
     )
@@ -356,6 +361,21 @@ def _mark_missing(observed: Any, parts: _Parts) -> tuple[Any, float | None]:
         return data.data.astype(dtype), None
     code = min(known.min(initial=0.0), 0.0) - 1.0
     return data.filled(code).astype(dtype), float(code)
+
+
+def _check_fit(parts: _Parts, shape: tuple[int, ...]) -> None:
+    """Raise where the parameters of either distribution do not go with the data."""
+    counts = pt.tensor("n", dtype="int64", shape=(*shape[:-1], 1))
+    for name, of, given in (
+        ("latent", shape[:-1], parts.latent.type.shape),
+        ("given", shape, parts.given(counts).type.shape),
+    ):
+        lengths = zip(reversed(of), reversed(given), strict=False)
+        if any(there not in (None, 1, here) for here, there in lengths):
+            raise ValueError(
+                f"{name} must fit observed of shape (sites, visits) = {shape}, got {tuple(given)}: "
+                "in given, parameters of sites are (sites, 1) and those of visits (visits,)"
+            )
 
 
 def _wrong_shape(shape: Any) -> str:
@@ -472,12 +492,12 @@ class SeenByChance(LatentSum):
         symbolic = [pt.as_tensor_variable(part) for part in theta]
         low = self.low(*symbolic)
         c, s, y = self.reduced(*symbolic)
-        rows: Any = (
-            NMixtureSum(self.kind)
-            .make_node(pt.reshape(c, (-1,)), pt.reshape(s, (-1,)), pt.reshape(y, (-1, y.shape[-1])))
-            .outputs[0]
-        )
-        more = pt.reshape(rows, low.shape, ndim=low.type.ndim)
+        if low.type.ndim == 1:
+            more: Any = NMixtureSum(self.kind).make_node(c, s, y).outputs[0]
+        else:
+            flat = pt.reshape(c, (-1,)), pt.reshape(s, (-1,)), pt.reshape(y, (-1, y.shape[-1]))
+            rows: Any = NMixtureSum(self.kind).make_node(*flat).outputs[0]
+            more = pt.reshape(rows, low.shape, ndim=low.type.ndim)
         value = self.log_f(low[None], *symbolic)[0] + more
         value = pt.where(pt.isnan(value), -np.inf, value)
         return value if xp is pt else value.eval()

@@ -70,6 +70,8 @@ class Seen(NamedTuple):
         How uncertain the reference is, and half the difference of two halves of it.
     beyond, needed : float
         Share of the sum outside the range of the rule's nodes, and up to where nodes are needed.
+    cut : float
+        Share of what the summand has beyond an end of its support at which it does not end.
     log_ratio_alone : float
         Change of the model's logp when this log Z is replaced by its reference.
     """
@@ -84,6 +86,7 @@ class Seen(NamedTuple):
     reference_noise: float
     beyond: float
     needed: float
+    cut: float
     log_ratio_alone: float
 
 
@@ -248,6 +251,7 @@ def _in_numbers(
         reference_noise=value.noise,
         beyond=value.beyond,
         needed=value.needed,
+        cut=value.cut,
         log_ratio_alone=log_ratio_alone,
     )
 

@@ -35,7 +35,7 @@ def judge_draws(
     """
     khat, ess, n_draws = check.attrs["khat"], check.attrs["ess"], check.attrs["draws"]
     threshold, shift = check.attrs["khat_threshold"], check.attrs["shift"]
-    trouble = _trouble(check)
+    trouble = _trouble(check) or _cut_short(check)
     if trouble:
         return UNTRUSTED, trouble
     if np.isinf(khat) and n_draws < MINIMUM_DRAWS:
@@ -117,6 +117,20 @@ def _trouble(check: xr.Dataset) -> str | None:
     if np.exp(check["log_weight"].values)[unsure].sum() > 0.01:
         return f"the reference does not converge at {int(unsure.sum())} of {n_draws} draws"
     return None
+
+
+def _cut_short(check: xr.Dataset) -> str | None:
+    """Say when a support ends where its summand does not, and the posterior feels it."""
+    felt = (np.log1p(check["cut"]) * check["times"]).std(("chain", "draw"))
+    worst = felt.idxmax("normalizer").item()
+    if not float(felt.max()) > HARMLESS_SHIFT:
+        return None
+    share = float(check["cut"].sel(normalizer=worst).mean())
+    return (
+        f"the support of {worst} is cut short: its summand goes on beyond the last number with "
+        f"{share:.2g} of the mass that is summed. Sum further, or say support=range(...) to "
+        "pbs.Unnormalized if it really ends there"
+    )
 
 
 def _reference_noise(check: xr.Dataset) -> float:

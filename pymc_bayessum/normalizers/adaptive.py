@@ -47,6 +47,8 @@ PARTS = 4
 STEEP = 3.0
 #: Panels double up to this many times.
 LONGEST = 44
+#: Share of a sum, next to the end of the last panel, from which on it is not answered for.
+UNSEEN = 1e-6
 
 
 def layout(support: Support) -> tuple[np.ndarray, np.ndarray]:
@@ -256,7 +258,18 @@ class AdaptiveSum:
         g = self._evaluate(disconnected_grad(x), symbolic)
         weight = disconnected_grad(weight)
         value = SignedLogSum()(g, pt.log(weight), pt.ones_like(weight))
+        value = self._if_it_ends(value, symbolic)
         return value if xp is pt else value.eval()
+
+    def _if_it_ends(self, value: Any, theta: Sequence[Any]) -> Any:
+        """Return +inf for a sum that has not ended with the last panel, or never does."""
+        if isinstance(self.support, Range):
+            return value
+        ends = DYADIC_NODES * 2.0**LONGEST * np.array([1.0, -1.0])
+        ends = ends[:1] if isinstance(self.support, Naturals) else ends
+        last = disconnected_grad(self._evaluate(pt.constant(ends), theta) + np.log(ends[0]))
+        endless = pt.any(pt.gt(last, pt.expand_dims(value, -1) + np.log(UNSEEN)), axis=-1)
+        return pt.where(endless, np.inf, value)
 
     def nodes(self, *theta: Any) -> tuple[Any, Any]:
         """Return nodes and weights of shape (..., nodes); panels that were cut weigh nothing."""

@@ -31,6 +31,9 @@ class ReferenceValue(NamedTuple):
         Largest share of the sum that lies outside the range of the normaliser's nodes.
     needed : float
         Number up to which nodes are needed to see all but a billionth of the sum.
+    cut : float
+        Largest share, of the sum, of what the summand has beyond an end of its support at which
+        it does not end.
     """
 
     log_z: np.ndarray
@@ -38,6 +41,7 @@ class ReferenceValue(NamedTuple):
     noise: float = 0.0
     beyond: float = 0.0
     needed: float = np.nan
+    cut: float = 0.0
 
 
 class Reference(Protocol):

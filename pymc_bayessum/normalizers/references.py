@@ -4,7 +4,7 @@ r"""A better value of log Z to hold a rule against: the log summand at other nod
 support of the rule   reference
 ====================  ===========================================================================
 naturals, integers    the series itself, term by term, until what is left is below 1e-13 of it
-finite and small      every point
+finite and small      every point, and whether the summand goes on beyond the last of a range
 interval              Gauss-Legendre quadrature
 anything else         importance sampling from the rule's measure with fresh nodes, and its
                       standard error
@@ -27,6 +27,7 @@ from pymc_bayessum.measures.supports import (
     Naturals,
     Pair,
     Points,
+    Range,
     Support,
     batch_size,
     take,
@@ -77,7 +78,7 @@ def rule_reference(rule: Rule, asked: Asked) -> Reference | None:
         return _Series(summand, support, rule)
     nodes = _fine_nodes(support)
     if nodes is not None:
-        return _FixedNodes(summand, *nodes)
+        return _FixedNodes(summand, *nodes, support)
     if rule.measure is not None and rule.measure.log_mass == 0.0:
         return _FreshNodes(summand, rule, asked.rng)
     return None
@@ -165,16 +166,29 @@ def _tail_share(terms: np.ndarray, log_z: np.ndarray) -> np.ndarray:
 
 
 class _FixedNodes:
-    """Every point of a small support, or the nodes of a classical quadrature rule."""
+    """Every point of a small support, or the nodes of a classical quadrature rule.
 
-    def __init__(self, summand: _Summand, nodes: Points, log_weights: np.ndarray):
+    A range that ends where its summand does not is said to cut it: there is as much of the summand
+    beyond its upper end as the numbers there tell, as many as there are in the range.
+    """
+
+    def __init__(self, summand: _Summand, nodes: Points, log_weights: np.ndarray, support: Support):
         self.summand, self.nodes, self.log_weights = summand, nodes, log_weights
+        self.beyond = None
+        if isinstance(support, Range):
+            self.beyond = np.arange(support.high + 1, support.high + 1 + max(support.size, 64))
         exact = not log_weights.any()
         self.description = f"{'all' if exact else 'quadrature with'} {len(log_weights)} points"
 
     def __call__(self, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray]) -> ReferenceValue:
-        terms = self.summand(draw, self.nodes) + self.log_weights
-        return ReferenceValue(np.asarray(_log_sum(terms)))
+        log_z = np.asarray(_log_sum(self.summand(draw, self.nodes) + self.log_weights))
+        if self.beyond is None:
+            return ReferenceValue(log_z)
+        with np.errstate(all="ignore"):  # the summand may have no meaning there
+            further = self.summand(draw, self.beyond)
+            ends = np.cumsum(~np.isfinite(further), axis=-1) > 0
+            share = np.exp(_log_sum(np.where(ends, -np.inf, further)) - log_z)
+        return ReferenceValue(log_z, cut=float(np.nan_to_num(share).max()))
 
 
 class _FreshNodes:

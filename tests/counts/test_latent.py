@@ -353,11 +353,30 @@ def test_bad_arguments(arguments, error, message):
 
 @pytest.mark.parametrize(
     ("observed", "message"),
-    [([1, 2, 3], r"shape \(sites, visits\)"), ([[1.5, 2.0]], "whole numbers, got 1.5")],
+    [
+        ([1, 2, 3], r"shape \(sites, visits\)"),
+        (np.zeros((3, 0)), r"shape \(sites, visits\)"),
+        ([[1.5, 2.0]], "whole numbers, got 1.5"),
+        ([[1, np.inf]], "NaN for no visit, got inf"),
+        ([[1, -2]], "counts 0, 1, 2, ..., or NaN for no visit, got -2"),
+    ],
 )
 def test_bad_observations(observed, message):
     with pm.Model(), pytest.raises(ValueError, match=message):
         pbs.LatentCount("y", latent=pm.Poisson.dist(3.0), given=thinned, observed=observed)
+
+
+@pytest.mark.parametrize(
+    ("mean", "p", "name"), [(np.ones(4), 0.5, "latent"), (1.0, np.array([0.1, 0.2]), "given")]
+)
+def test_parameters_that_do_not_fit_the_data(mean, p, name):
+    with pm.Model(), pytest.raises(ValueError, match=f"{name} must fit observed"):
+        pbs.LatentCount(
+            "y",
+            latent=pm.Poisson.dist(mean),
+            given=lambda n: pm.Binomial.dist(n, p),
+            observed=np.ones((3, 3)),
+        )
 
 
 def test_a_variable_of_the_model_is_no_latent():
