@@ -1,7 +1,11 @@
 """Sample, save what there is, then predict and check."""
 
 import json
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,29 @@ RECIPE, TABLE = "pymc_bayessum_recipe", "table"
 
 def _is_bambi(model: Any) -> bool:
     return not isinstance(model, pm.Model)
+
+
+class _Stop(BaseException):
+    """Ctrl-C by a name that PyMC's predictions do not take for the end of their loop."""
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let Ctrl-C end what is done inside, whatever it makes of a KeyboardInterrupt."""
+
+    def stop(*_: Any) -> None:
+        raise _Stop
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except _Stop:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def fit(
@@ -66,7 +93,8 @@ def fit(
     if n_draws < draws:
         raise KeyboardInterrupt(f"{path} holds the first {n_draws} of {draws} draws a chain")
     try:
-        idata = _looked_back(model, idata, seed)
+        with _stoppable():
+            idata = _looked_back(model, idata, seed)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"{path} holds all draws, unchecked") from None
     save(idata, path)

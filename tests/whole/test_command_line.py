@@ -1,5 +1,10 @@
 """The command line: a fit from a file, and clear answers to bad input."""
 
+import contextlib
+import os
+import signal
+import time
+
 import arviz as az
 import numpy as np
 import pandas as pd
@@ -165,6 +170,24 @@ def test_an_interrupted_fit_leaves_its_draws(monkeypatch, freight_csv, capsys, k
     assert result.exists() == bool(kept)
     if kept:
         assert az.from_netcdf(result)["posterior"].sizes["draw"] == 3
+
+
+def test_an_interruption_after_the_draws_leaves_them(monkeypatch, freight_csv, capsys):
+    """PyMC's predictions take Ctrl-C for the end of their loop; here it is the end of the fit."""
+
+    def predict(*args, **options):
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        pytest.fail("went on")
+
+    draws = np.ones((2, 5))
+    sampled = az.from_dict({"posterior": {"centre": draws, "nu": draws}})
+    monkeypatch.setattr(fitting.pm, "sample", lambda model, **options: sampled)
+    monkeypatch.setattr(fitting.pm, "sample_posterior_predictive", predict)
+    assert main(["fit-cmp", str(freight_csv), "--response", "broken", "--draws", "5"]) == 130
+    assert capsys.readouterr().err.endswith("freight_cmp.nc holds all draws, unchecked\n")
+    assert freight_csv.with_name("freight_cmp.nc").exists()
 
 
 def test_what_check_cannot_read(tmp_path, freight_csv, capsys):
