@@ -6,7 +6,8 @@ Everything is compiled once and evaluated draw by draw, in the space of the mode
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +91,17 @@ class Seen(NamedTuple):
     log_ratio_alone: float
 
 
+@contextmanager
+def _without_initial_values(model: pm.Model) -> Iterator[None]:
+    """Forget the initial values of a model for a while: PyMC does not copy a model that has any."""
+    kept = dict(model.rvs_to_initial_values)
+    try:
+        model.rvs_to_initial_values.update(dict.fromkeys(kept))
+        yield
+    finally:
+        model.rvs_to_initial_values.update(kept)
+
+
 class Evaluator:
     """The normalisers of a model and what they do to its logp, compiled once for all draws.
 
@@ -116,7 +128,8 @@ class Evaluator:
         compile_kwargs: dict[str, Any],
         random_seed: Any,
     ):
-        flat = remove_value_transforms(model)
+        with _without_initial_values(model):
+            flat = remove_value_transforms(model)
         self.names = [rv.name for rv in flat.free_RVs]
         self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
         terms = [*flat.free_RVs, *flat.observed_RVs, *flat.potentials]

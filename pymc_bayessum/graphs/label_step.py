@@ -191,9 +191,6 @@ class _Conditional:
         """Return fields (..., L, S) and couplings (..., ) of the labels given everything else."""
         layout = self.layout
         h, J, likelihood = self.fields(point)
-        if np.isneginf(likelihood).all(axis=-1).any():
-            site = np.argwhere(np.isneginf(likelihood).all(axis=-1))[0].tolist()
-            raise ValueError(f"{self.name}: no label is possible at site {site}, all have -inf")
         batch = likelihood.shape[:-2]
         J = np.broadcast_to(J, batch + J.shape[J.ndim - len(layout.coupling_shape) :])
         return layout.expand_field(h) + likelihood, 2.0 * J if layout.spins else J

@@ -20,7 +20,7 @@ import numpy as np
 from pymc_bayessum.graphs.elimination import Budget, EliminationPlan, elimination_plan, plan_within
 from pymc_bayessum.graphs.neighbours import adjacency, neighbours
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.graphs.sweeps import Clusters, Sites, over_chains, sweep
+from pymc_bayessum.graphs.sweeps import Clusters, Sites, over_chains, relative_factors, sweep
 
 __all__ = [
     "SWEEPS",
@@ -381,7 +381,6 @@ def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
     Sites
     """
     fields = _fields(layout, h)
-    own = fields - fields.max(axis=1, keepdims=True)
     start, site, most = _ends(layout)
     powers, pairs = np.empty(0), np.empty((0, layout.n_states, layout.n_states))
     strength = _strength(layout, J)
@@ -390,7 +389,9 @@ def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
         # A state whose own factor vanishes beside the best (forbidden, or nearly) needs no
         # logarithms: no number of agreeing neighbours could make up for that.
         if np.ptp(rungs) <= _PRODUCT_RANGE:
-            return Sites(start, site, np.exp(own), np.exp(rungs - rungs.max()), pairs, False)
+            powers = np.exp(rungs - rungs.max())
+            return Sites(start, site, relative_factors(fields), powers, pairs, False)
+    own = fields - fields.max(axis=1, keepdims=True)
     least = own.min(axis=1, where=np.isfinite(own), initial=0.0)
     _, couplings = _full(layout, h, J)
     table = neighbours(couplings, layout.edges, layout.n_sites).table

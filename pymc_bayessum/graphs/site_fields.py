@@ -30,7 +30,7 @@ __all__ = ["SiteFields", "sites_of"]
 
 #: Points of the model, at most, at which elements are looked at.
 ATTEMPTS = 10
-#: Of these, points at which an element shows no difference before it counts as having no site.
+#: Of these, points at which an element shows no difference before it is left for later.
 LOOKS = 3
 #: Random labellings that have to agree with the fields.
 TRIALS = 4
@@ -113,20 +113,29 @@ class SiteFields:
             **compile_kwargs,
         )
         self._sizes: list[int] = []
-        self._site = self._find_sites(model, point, rng)
-        # Most often there is one element a site, in the order of sites.
-        self._in_order = np.array_equal(self._site, np.arange(self.n_sites))
-        self._kept = np.flatnonzero(self._site >= 0)
+        self._site: Any = NO_SITE
+        self._rng = rng
+        self._look_around(model, point)
 
     def __call__(self, point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return h and J of the labels at a point, and the fields of all else, (..., L, S)."""
-        fields = np.empty((self.n_sites, self.layout.n_states))
-        for state in range(self.layout.n_states):
-            h, J, elements = self._at(point, np.full(self.n_sites, state))
-            fields[:, state] = elements if self._in_order else self._gathered(elements)
+        states = range(self.layout.n_states)
+        found = [self._at(point, np.full(self.n_sites, state)) for state in states]
+        h, J, first = found[0]
+        # What has shown no difference between labels so far may do so here.
+        idle = self._idle
+        if len(idle) and any(not np.array_equal(e[idle], first[idle]) for _, _, e in found[1:]):
+            self._look(point)
+        fields = np.stack([self._gathered(elements) for _, _, elements in found])
         # NaN is what no step would accept.
         fields[np.isnan(fields)] = -np.inf
-        return h, J, fields.reshape(*self.shape, -1)
+        impossible = np.flatnonzero(np.isneginf(fields.max(axis=0)))
+        if len(impossible):
+            raise ValueError(
+                f"{self.name}: no label is possible at {len(impossible)} sites, the first of them "
+                f"{impossible[0]}: the log-probability of {self._mentioned()} is -inf for all"
+            )
+        return h, J, np.ascontiguousarray(fields.T).reshape(*self.shape, -1)
 
     def observed(self) -> np.ndarray | None:
         """Return means of what was observed at each site, (..., L, C); None where nothing was."""
@@ -146,6 +155,9 @@ class SiteFields:
         return np.stack(columns, axis=-1).reshape(*self.shape, -1) if columns else None
 
     def _gathered(self, elements: np.ndarray) -> np.ndarray:
+        """Add up the elements of each site; most often there is one, in the order of sites."""
+        if self._in_order:
+            return elements
         kept = self._kept
         return np.bincount(self._site[kept], elements[kept], minlength=self.n_sites)
 
@@ -162,31 +174,36 @@ class SiteFields:
     def _elements(self, point: Point, states: np.ndarray) -> np.ndarray:
         return self._at(point, states)[2]
 
-    def _find_sites(self, model: Model, point: Point, rng: np.random.Generator) -> np.ndarray:
+    def _look(self, point: Point) -> bool:
+        """Learn the sites of elements from a point; False where they are NaN there."""
         sizes = self.n_sites, self.layout.n_states
-        site: np.ndarray | None = None
+        try:
+            found = sites_of(partial(self._elements, point), *sizes, self._rng)
+        except (ValueError, TypeError, IndexError) as error:
+            raise ValueError(self._unreadable(error)) from error
+        if found is None:
+            return False
+        entangled = np.flatnonzero(found == ENTANGLED)
+        if len(entangled):
+            raise ValueError(self._not_by_site(int(entangled[0])))
+        self._site = np.maximum(self._site, found)
+        self._idle, self._kept = np.flatnonzero(self._site < 0), np.flatnonzero(self._site >= 0)
+        self._in_order = np.array_equal(self._site, np.arange(self.n_sites))
+        return True
+
+    def _look_around(self, model: Model, point: Point) -> None:
+        """Look at points near the start until every element has shown its site."""
         looks = 0
-        for _ in range(ATTEMPTS):
-            near = _jittered(model, point, rng)
-            try:
-                found = sites_of(partial(self._elements, near), *sizes, rng)
-            except (ValueError, TypeError, IndexError) as error:
-                raise ValueError(self._unreadable(error)) from error
-            if found is None:
-                continue
-            looks += 1
-            entangled = np.flatnonzero(found == ENTANGLED)
-            if len(entangled):
-                raise ValueError(self._not_by_site(int(entangled[0])))
-            site = found if site is None else np.maximum(site, found)
-            if (site >= 0).all() or looks == LOOKS:
-                return site
-        if site is None:
+        for attempt in range(ATTEMPTS):
+            # Farther and farther: near the start labels may make no difference yet.
+            looks += self._look(_jittered(model, point, 2.0**attempt, self._rng))
+            if looks and (looks == LOOKS or not len(self._idle)):
+                return
+        if not looks:
             raise ValueError(
                 f"{self.name}: the log-probability of {self._mentioned()} is NaN for some labels "
                 f"at all of {ATTEMPTS} points near the start; give parameters an initval"
             )
-        return site
 
     def _mentioned(self) -> str:
         return ", ".join(part.name for part in self._parts) or "the model"
@@ -256,7 +273,7 @@ def sites_of(
         apart = (site == NO_SITE) & ~same
         if state > 1 and not apart.any():
             continue
-        spread = np.where(np.isfinite(first) & np.isfinite(second), np.abs(second - first), 0.0)
+        spread = _spread(table[[0, state]])
         found = np.zeros(len(site), dtype=np.int64)
         for bit in range((n_sites - 1).bit_length()):
             # With the complement beside it, what is made of two sites cannot pass for one.
@@ -270,16 +287,21 @@ def sites_of(
         clean &= ~apart | (found < n_sites)
         site[apart] = found[apart]
     site = np.where(clean, site, ENTANGLED)
-    finite = np.where(np.isfinite(table), table, np.nan)
-    with np.errstate(invalid="ignore"):
-        spread = np.fmax.reduce(finite) - np.fmin.reduce(finite)
-    spread = np.where(np.isnan(spread), 0.0, spread)
+    spread = _spread(table)
     for _ in range(TRIALS):
         states = rng.integers(0, n_states, n_sites)
         own = states[np.maximum(site, 0)] if n_sites else states
         expected = np.where(site >= 0, table[own, np.arange(len(site))], table[0])
         site = np.where(_close(evaluate(states), expected, LEEWAY * spread), site, ENTANGLED)
     return site
+
+
+def _spread(table: np.ndarray) -> np.ndarray:
+    """Range of the finite numbers of each column."""
+    finite = np.isfinite(table)
+    high = np.max(table, axis=0, where=finite, initial=-np.inf)
+    low = np.min(table, axis=0, where=finite, initial=np.inf)
+    return np.where(finite.any(axis=0), high, 0.0) - np.where(finite.any(axis=0), low, 0.0)
 
 
 def _close(values: np.ndarray, wanted: np.ndarray, leeway: Any) -> np.ndarray:
@@ -289,11 +311,11 @@ def _close(values: np.ndarray, wanted: np.ndarray, leeway: Any) -> np.ndarray:
     return (values == wanted) | (near & np.isfinite(wanted))
 
 
-def _jittered(model: Model, point: Point, rng: np.random.Generator) -> Point:
+def _jittered(model: Model, point: Point, width: float, rng: np.random.Generator) -> Point:
     """Return a point at which parameters that start out equal no longer are."""
     continuous = {value.name for value in model.continuous_value_vars}
     return {
-        name: value + rng.uniform(-1.0, 1.0, np.shape(value)) if name in continuous else value
+        name: value + rng.uniform(-width, width, np.shape(value)) if name in continuous else value
         for name, value in point.items()
     }
 

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["Clusters", "Sites", "agreements", "conditional_counts", "over_chains", "sweep"]
+__all__ = [
+    "Clusters",
+    "Sites",
+    "agreements",
+    "conditional_counts",
+    "over_chains",
+    "relative_factors",
+    "sweep",
+]
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -214,6 +222,19 @@ def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster, by_site
                 _swendsen_wang(states[chain], seeds[chain], clusters, parent, pooled, weights)
             if by_site:
                 _gibbs_counting(states[chain], seeds[chain], sites, weights, counts)
+
+
+@_compiled
+def relative_factors(fields):
+    """Return ``exp`` of fields, each row relative to its largest."""
+    factors = np.empty_like(fields)
+    for i in range(len(fields)):
+        top = fields[i, 0]
+        for value in fields[i, 1:]:
+            top = max(top, value)
+        for a in range(fields.shape[1]):
+            factors[i, a] = np.exp(fields[i, a] - top)
+    return factors
 
 
 @_compiled

@@ -146,7 +146,7 @@ def posterior_by_listing(y, edges, n_states, prior_means, prior_sd, at):
 def hidden_model(y, edges, n_states, prior_means, prior_sd):
     with pm.Model() as model:
         J = pm.HalfNormal("J", 1.0)
-        m = pm.Normal("m", prior_means, prior_sd)
+        m = pm.Normal("m", prior_means, prior_sd, initval=prior_means)
         z = pbs.Potts("z", None, J, edges=edges, n_states=n_states)
         pm.Normal("y", m[z], 1.0, observed=y)
     return model
@@ -198,6 +198,14 @@ def test_posterior_predictive_follows_the_labels(sampled):
     expected = some.posterior["m"].isel(m_dim_0=some.posterior["z"].rename(z_dim_0="y_dim_0"))
     assert abs(float((values - expected).mean())) < 5 / np.sqrt(values.size)
     assert float((values - expected).std()) == pytest.approx(1.0, abs=5 / np.sqrt(2 * values.size))
+
+
+def test_the_check_reads_hidden_labels_and_models_with_initial_values(sampled):
+    model, idata, _ = sampled
+    before = dict(model.rvs_to_initial_values)
+    check = pbs.check_normalizer(idata.isel(draw=slice(None, None, 100)), model, progressbar=False)
+    assert check["normalizer"].attrs["verdict"] == "good"
+    assert all(np.array_equal(before[rv], model.rvs_to_initial_values[rv]) for rv in before)
 
 
 def step_with(likelihood, **kwargs):
@@ -288,6 +296,17 @@ def test_several_measurements_some_missing_and_data_in_another_order_make_the_sa
         found = step.conditionals[0].fields(point)[2]
         difference = (found - expected)[:, 1] - (found - expected)[:, 0]
         np.testing.assert_allclose(difference, 0.0, atol=1e-12)
+
+
+def test_elements_that_show_their_site_late_and_sites_without_a_possible_label():
+    # As long as both means are within 300 of it a pixel says nothing about its label.
+    y = np.append(np.zeros(8), 500.0)
+    step, _ = step_with(lambda at, m: pm.Uniform("y", at - 300.0, at + 300.0, observed=y))
+    point = {"m": np.array([0.0, 400.0]), "z": np.zeros(9, dtype=int)}
+    point, _ = step.step(point)
+    assert point["z"].tolist() == [0] * 8 + [1]
+    with pytest.raises(ValueError, match=r"no label is possible at 8 sites, the first of them 0"):
+        step.step(point | {"m": np.full(2, 500.0)})
 
 
 def test_a_masked_image_has_its_missing_pixels_drawn_with_the_labels():
