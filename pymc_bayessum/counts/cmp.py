@@ -209,9 +209,10 @@ class CMP(CMPBased):
     Notes
     -----
     The default normaliser knows no bounds that matter: means from the smallest double to 1e200
-    (1e24 as nu goes to 0), nu from 0 to 1e12. Far out it is the asymptotic expansion of Gaunt,
-    Iyengar, Olde Daalhuis and Simsek (2019). The log-probability is -inf where there is no
-    distribution, nu = 0 and lam >= 1, or where a double cannot hold log Z and its derivatives.
+    (1e24 as nu goes to 0), nu from 0 on; above 1e12 the count is one of the two neighbours of the
+    mean, as far as doubles go. Far out it is the asymptotic expansion of Gaunt, Iyengar, Olde
+    Daalhuis and Simsek (2019). The log-probability is -inf where there is no distribution, nu = 0
+    and lam >= 1, or where a double cannot hold log Z and its derivatives.
     Draws are exact for means up to 2**53; beyond they are those of a normal distribution, and never
     more than an int64 holds.
 

@@ -15,7 +15,9 @@ from pymc.distributions.dist_math import (
     check_parameters,
     factln,
 )
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
+from pytensor.scalar.basic import Cast
 from pytensor.tensor.symbolic import TensorSymbolicOp
 
 from pymc_bayessum.counts.cmp_series import CMPSum
@@ -49,7 +51,8 @@ class Counted:
 
     @classmethod
     def of(cls, value: Any) -> "Counted":
-        """Ask a value."""
+        """Ask a value: of data that PyMC made whole, what was given."""
+        value = _before_casts(value)
         valid = _is_count(value)
         count = value if valid is True else pt.switch(valid, value, 0)
         # Log-factorials of small integer types would be single precision.
@@ -58,6 +61,16 @@ class Counted:
     def guard(self, log_mass: Any) -> Any:
         """Return -inf where the value is no count."""
         return log_mass if self.valid is True else pt.switch(self.valid, log_mass, -np.inf)
+
+
+def _before_casts(value: Any) -> Any:
+    """Return the data that PyMC cast to whole numbers, or the value itself."""
+    source = value
+    while source.owner is not None and isinstance(
+        getattr(source.owner.op, "scalar_op", None), Cast
+    ):
+        source = source.owner.inputs[0]
+    return source if isinstance(source, SharedVariable) else value
 
 
 def _is_count(value: Any) -> Any:

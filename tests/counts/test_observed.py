@@ -164,3 +164,13 @@ def test_coords_of_another_length(distribution):
             likelihood(distribution, None, dims="row")
         with pytest.raises(ValueError, match=r"shape \(5, 1\), its dims"):
             likelihood(distribution, Y[:5, None], mu=2.0, dims="row")
+
+
+def test_fractions_that_come_later(distribution):
+    """`pm.set_data` is no reason to round."""
+    with pm.Model() as model:
+        likelihood(distribution, pm.Data("counts", Y.astype(float)))
+        logp = model.compile_logp()
+        assert np.isfinite(logp({}))
+        pm.set_data({"counts": Y + 0.5})
+        assert logp({}) == -np.inf

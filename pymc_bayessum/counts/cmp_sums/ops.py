@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 import pytensor.tensor as pt
-from numba import njit
+from numba.extending import overload
 from pytensor.compile.mode import optdb
 from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
@@ -326,71 +326,59 @@ def _connected(names: Sequence[Any], cotangents: Sequence[Variable]) -> dict[Any
 VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.*"))))
 
 
-@njit
-def _flat(x):
-    return x.ravel()
+def _contiguous(x: Any) -> Any:
+    """Return an array whose elements follow one another."""
 
 
-@njit
-def _shape(x, shape):
-    return x.shape if x.size > 1 else shape
+@overload(_contiguous)
+def _contiguous_numba(x):
+    return (lambda x: x) if x.layout == "C" else (lambda x: x.copy())
 
 
-@njit
-def _run(what, n_outputs, first, nu):
-    out = np.empty((n_outputs, max(first.size, nu.size)))
-    kernels.rows(what, _flat(first), _flat(nu), out)
-    return out, _shape(first, nu.shape)
+def _as_it_is(x: Any) -> Any:
+    return x
 
 
-@njit
-def _run_tails(what, n_outputs, x, eta, nu):
-    out = np.empty((n_outputs, max(x.size, eta.size, nu.size)))
-    kernels.tails(what, _flat(x), _flat(eta), _flat(nu), out)
-    return out, _shape(x, _shape(eta, nu.shape))
-
-
-@njit
-def _three(out, i, shape):
-    return out[i].reshape(shape), out[i + 1].reshape(shape), out[i + 2].reshape(shape)
+_UNPACK: dict[int, Any] = {
+    1: lambda out: out[0],
+    3: lambda out: (out[0], out[1], out[2]),
+    5: lambda out: (out[0], out[1], out[2], out[3], out[4]),
+    6: lambda out: (out[0], out[1], out[2], out[3], out[4], out[5]),
+    10: lambda out: (
+        *(out[0], out[1], out[2], out[3], out[4]),
+        *(out[5], out[6], out[7], out[8], out[9]),
+    ),
+}
 
 
 @register_funcify_default_op_cache_key(_RowwiseOp)
 def _numba_funcify(op, node, **kwargs):
     what, n_outputs = op.what, op.n_outputs
-    run = _run_tails if len(node.inputs) == 3 else _run
-    if n_outputs == 1:
+    whole = [i for i, x in enumerate(node.inputs) if not _is_single(x)]
+    example = whole[0] if whole else 0
+    unpack = numba_njit(_UNPACK[n_outputs])
+    # A single element is contiguous, whatever its type says.
+    flat = [
+        numba_njit(lambda x: _contiguous(x)) if i in whole else numba_njit(_as_it_is)
+        for i in range(len(node.inputs))
+    ]
+    if len(node.inputs) == 3:
+        flat_x, flat_eta, flat_nu = flat
 
-        def rowwise(*inputs):
-            out, shape = run(what, n_outputs, *inputs)
-            return out[0].reshape(shape)
+        def tails(x, eta, nu):
+            out = np.empty((n_outputs, *(x, eta, nu)[example].shape))
+            kernels.tails(what, flat_x(x), flat_eta(eta), flat_nu(nu), out)
+            return unpack(out)
 
-    elif n_outputs == 3:
+        return numba_njit(tails), VERSION
+    flat_first, flat_nu = flat
 
-        def rowwise(*inputs):
-            out, shape = run(what, n_outputs, *inputs)
-            return _three(out, 0, shape)
+    def rows(first, nu):
+        out = np.empty((n_outputs, *(first, nu)[example].shape))
+        kernels.rows(what, flat_first(first), flat_nu(nu), out)
+        return unpack(out)
 
-    elif n_outputs == 5:
-
-        def rowwise(*inputs):
-            out, shape = run(what, n_outputs, *inputs)
-            return (*_three(out, 0, shape), out[3].reshape(shape), out[4].reshape(shape))
-
-    elif n_outputs == 6:
-
-        def rowwise(*inputs):
-            out, shape = run(what, n_outputs, *inputs)
-            return _three(out, 0, shape) + _three(out, 3, shape)
-
-    else:
-
-        def rowwise(*inputs):
-            out, shape = run(what, n_outputs, *inputs)
-            head = _three(out, 0, shape) + _three(out, 3, shape) + _three(out, 6, shape)
-            return (*head, out[9].reshape(shape))
-
-    return numba_njit(rowwise), VERSION
+    return numba_njit(rows), VERSION
 
 
 optdb.register(

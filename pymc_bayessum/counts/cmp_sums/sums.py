@@ -22,15 +22,18 @@ This module holds all compiled code, because numba's cache on disk looks at one 
 import ctypes
 import math
 from functools import cache
+from threading import Lock
 from typing import Any
 
+import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, njit, objmode, types
+from numba import carray, cfunc, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from scipy.special import gammaln
 
+from pymc_bayessum.counts.cmp_sums.cells import DEGREE, POWERS, fill
 from pymc_bayessum.counts.cmp_sums.half_line import END_WEIGHTS, half_line, unit_interval
 from pymc_bayessum.counts.cmp_sums.near_zero import FIRST_SCALE, N_SCALES, OFFSET, load_rules
 
@@ -41,7 +44,7 @@ LOG_RARE = -40.0
 """Below this log rate (or log mean) a count of two adds nothing that a double could hold."""
 
 LARGEST_NU = 1e12
-"""Beyond, neighbouring counts are not told apart by doubles, and log Z is infinite."""
+"""Beyond, doubles do not weigh neighbouring counts: one of them, or two, are left."""
 
 FAR = 1e4
 """The asymptotic expansion is used where the mode and nu times it are at least this."""
@@ -61,6 +64,7 @@ _LOG_FACTORIAL = gammaln(np.arange(1.0, _TABLE + 1.0))
 _INDEX = np.arange(float(N_TERMS))
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _EPS = 2.3e-16
+_LAST_NU, _LARGEST_FROZEN = 1e200, 1e60  # nu, and the mode beside a nu above LARGEST_NU
 _LARGEST_SQUARE = 1e140  # of a width: third moments must be doubles
 
 # Functions that only compiled code calls; without an entry point for Python they compile faster.
@@ -70,10 +74,14 @@ _inner = njit(cache=True, error_model="numpy", fastmath={"contract"}, **_OPTIONS
 _loop = njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)
 
 
+# The arguments of a compiled call are not those of the function that emits it.
+_intrinsic: Any = intrinsic
+
+
 def _bitcast(source: Any, target: Any) -> Any:
     """Make a compiled function that reads the bits of one type as another."""
 
-    @intrinsic
+    @_intrinsic
     def cast(typing_context, x):
         def codegen(context, builder, signature, args):
             return builder.bitcast(args[0], context.get_value_type(target))
@@ -221,7 +229,7 @@ def _summarise(order, eta, nu, p, d, g, m):
 
     Returns log Z (+inf where there is no distribution), x0 and L(x0).
     """
-    if not 0.0 <= nu <= LARGEST_NU:
+    if not 0.0 <= nu <= (LARGEST_NU if eta < LOG_RARE else _LAST_NU):
         return math.inf, 0.0, 0.0
     if eta < LOG_RARE:
         return _special()(_RARE_RATE, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
@@ -231,10 +239,14 @@ def _summarise(order, eta, nu, p, d, g, m):
     if square == 0.0:
         return math.inf, 0.0, 0.0
     peak = nu * mode
+    if nu > LARGEST_NU:
+        m[:10] = 0.0
+        centre = np.floor(mode) if eta >= 0.0 else 0.0
+        return _above(centre, eta, nu), centre, log_factorial(centre)
     if min(mode, peak) >= FAR and mode >= 8.0 * nu:
         return _special()(_FAR_OUT, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
-    near = square >= FIRST_SCALE * FIRST_SCALE and peak < NEAR_PEAK
     centre = np.floor(mode)
+    near = square >= FIRST_SCALE * FIRST_SCALE and peak < NEAR_PEAK
     step, n_left, n_right = 1.0, centre, 0.0
     if peak >= 1.0:
         # The right tail falls by nu (x log(x/mode) - x + mode): Bernstein's bound on it, and a
@@ -340,6 +352,14 @@ def log_term(x, eta, nu):
         return eta * x - nu * _LOG_FACTORIAL[int(x)]
     log_x = math.log(x)
     return x * (eta - nu * log_x) + nu * (x - 0.5 * log_x - _HALF_LOG_2PI - _stirling_tail(x))
+
+
+@_inner
+def _above(x, eta, nu):
+    """Return the log term at the mode, and so much more that rounding makes none larger."""
+    if x > _LARGEST_FROZEN:
+        return math.inf
+    return log_term(x, eta, nu) + 1e-14 * (abs(eta) * x + nu * log_factorial(x))
 
 
 @_inner
@@ -503,7 +523,7 @@ def from_mean(log_mu, nu, p, d, g, m, out):
     """
     out[:] = 0.0
     out[1] = math.inf
-    if not (0.0 <= nu <= LARGEST_NU and log_mu < LOG_LARGEST):
+    if not (0.0 <= nu <= _LAST_NU and log_mu < LOG_LARGEST):
         return
     mu = math.exp(log_mu)
     if log_mu < LOG_RARE:
@@ -515,6 +535,17 @@ def from_mean(log_mu, nu, p, d, g, m, out):
     whole = math.floor(mu + 0.5)
     if abs(mu - whole) <= 2.0 * _EPS * whole * max(1.0, abs(log_mu)):
         mu = whole
+    if nu > LARGEST_NU:
+        # Two neighbours carry the mass.
+        k = np.floor(mu)
+        f, step = max(mu - k, 1e-6), math.log(k + 1.0)
+        out[0] = nu * step + math.log(f / (1.0 - f))
+        out[1] = _above(k, out[0], nu) - math.log1p(-f)
+        if out[1] < math.inf:
+            out[2], out[3], out[4] = mu / (f * (1.0 - f)), step, log_factorial(k) + f * step
+        else:
+            out[0] = 0.0
+        return
     eta = _first_guess(mu, nu)
     low, high = -math.inf, math.inf
     for _ in range(100):
@@ -562,22 +593,25 @@ def from_mean(log_mu, nu, p, d, g, m, out):
 # the sums over a row are compiled once, and the graphs that users compile stay small.
 
 
-@njit
-def _ask(which):
-    with objmode(result="intp"):
-        result = _address(which)
-    return result
+# What compiled code calls to learn an address. It is known by its name: written into the code as a
+# number, it would be wrong in the next process that loads the code from disk.
+_ASK = "pymc_bayessum_cmp_address"
+
+# What has an address.
+_PLACES = [
+    *("row", "special", "rows", "sum", "tails", "find", "mean index", "mean cells", "rate index"),
+    *("rate cells", "mean each", "mean shared", "rate each", "rate shared"),
+]
 
 
-def _kept(which: int, result_type: Any, wrap: Any) -> Any:
+def _kept(name: str, result_type: Any, wrap: Any) -> Any:
     """Make a compiled function without arguments that returns something by its address.
 
-    The address is asked for at the first call and kept in a variable of the calling module:
-    written into the code as a number, it would be wrong in the next process that loads the code
-    from disk.
+    The address is asked for at the first call and kept in a variable of the calling module.
     """
+    which = _PLACES.index(name)
 
-    @intrinsic
+    @_intrinsic
     def kept(typing_context):
         def codegen(context, builder, signature, args):
             number = ir.IntType(64)
@@ -586,10 +620,9 @@ def _kept(which: int, result_type: Any, wrap: Any) -> Any:
             place.initializer = ir.Constant(number, 0)
             empty = builder.icmp_unsigned("==", builder.load(place), place.initializer)
             with builder.if_then(empty):
-                ask_type = typing_context.resolve_value_type(_ask)
-                ask_signature = typing_context.resolve_function_type(ask_type, (types.int64,), {})
-                ask = context.get_function(ask_type, ask_signature)
-                builder.store(ask(builder, (ir.Constant(number, which),)), place)
+                ask_type = ir.FunctionType(number, [number])
+                ask = cgutils.get_or_insert_function(builder.module, ask_type, _ASK)
+                builder.store(builder.call(ask, [ir.Constant(number, which)]), place)
             return wrap(context, builder, builder.inttoptr(builder.load(place), cgutils.voidptr_t))
 
         return result_type(), codegen
@@ -597,7 +630,7 @@ def _kept(which: int, result_type: Any, wrap: Any) -> Any:
     return kept
 
 
-def _function(which: int, signature: Any) -> Any:
+def _function(name: str, signature: Any) -> Any:
     """Make a compiled function that returns a function by its address."""
     function_type = types.FunctionType(signature)
 
@@ -606,17 +639,17 @@ def _function(which: int, signature: Any) -> Any:
         function.c_addr = address
         return function._getvalue()
 
-    return _kept(which, function_type, wrap)
+    return _kept(name, function_type, wrap)
 
 
-def _memory(which: int, item: Any) -> Any:
+def _memory(name: str, item: Any) -> Any:
     """Make a compiled function that returns a pointer to items by their address."""
     pointer = types.CPointer(item)
 
     def wrap(context, builder, address):
         return builder.bitcast(address, context.get_value_type(pointer))
 
-    return _kept(which, pointer, wrap)
+    return _kept(name, pointer, wrap)
 
 
 FROM_MEAN = 0
@@ -635,325 +668,298 @@ def _row_by_pointer(what, first, nu, work, n_outputs, out):
         cumulants(what, first, nu, p, d, g, m, out)
 
 
-_row = _function(0, _ROW)
-_special = _function(1, _SPECIAL)
+_row = _function("row", _ROW)
+_special = _function("special", _SPECIAL)
+
+
+@_intrinsic
+def _pointer(typing_context, array):
+    """Return where an array begins."""
+
+    def codegen(context, builder, signature, args):
+        return cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data
+
+    return _DOUBLES(array), codegen
 
 
 # --- a table of cells that all rows share ---------------------------------------------------------
 #
-# What is asked of a row is a function of two numbers, s (its log mean; or its log mode where that
-# is positive, else its log rate) and log nu: always the same function. It is interpolated at
-# Chebyshev points in cells of the plane. A cell is filled when a row first falls into it, split
-# into four while it misses the tolerance, and kept as long as the process lives. What a cell holds
-# does not depend on the rows, so that nothing does depend on what was asked before.
-
-
-def _chebyshev(degree: int) -> tuple[Any, Any]:
-    """Points, and the matrix from values there to coefficients of powers."""
-    points = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
-    return points, np.linalg.inv(np.vander(points, increasing=True))
-
-
-_DEGREE = 7
-_POINTS, _TO_POWERS = _chebyshev(_DEGREE)
-_SIDE = _DEGREE + 1
-# Where a cell is tested: between its points in one direction, on the outermost in the other.
-_BETWEEN = 0.999 * np.cos(np.pi * np.arange(_SIDE + 1) / _SIDE)
-_TESTS = np.array(
-    [(u, w) for u in _BETWEEN for w in _POINTS[[0, -1]]]
-    + [(u, w) for u in _POINTS[[0, -1]] for w in _BETWEEN[:: _SIDE // 2]]
-)
+# A cell of the plane (see `cells`) is filled when a row first falls into it, split into four while
+# it misses the tolerance, and kept as long as the process lives. What it holds does not depend on
+# the rows, so that nothing does depend on what was asked before.
 
 _FEWEST_ROWS = 64  # below, rows are summed
 _LOW_S, _HIGH_S, _LOW_V, _HIGH_V = -8.0, 9.5, -7.0, 4.0
 _ROOTS_S, _ROOTS_V = 35, 44  # cells before any is split: 1/2 by 1/4
-_PER_S, _PER_V = _ROOTS_S / (_HIGH_S - _LOW_S), _ROOTS_V / (_HIGH_V - _LOW_V)
 _DEEPEST = 4  # splits
 _FINE_S, _FINE_V = _ROOTS_S << _DEEPEST, _ROOTS_V << _DEEPEST
 _PER_FINE_S, _PER_FINE_V = _FINE_S / (_HIGH_S - _LOW_S), _FINE_V / (_HIGH_V - _LOW_V)
-_MAX_CELLS = 1 << 13
+_MOST_FILLS = 1 << 12  # ten times what a model visits; beyond, rows are summed
 _HEAD = 4  # middle and inverse half width of a cell in s, then in log nu
-_LINE = 5 * _SIDE  # coefficients of one power of s: of five outputs, or of three and none
-_CELL = _HEAD + _SIDE * _LINE
+_N_POWERS = len(POWERS)
+_CELL = _HEAD + 5 * _N_POWERS + 3  # of five outputs, or of three; vectors may read over the end
 
-# The index has an entry for each of the finest cells there may be, and in front of them how many
-# cells are in use. An entry is the number of a cell from 1 on, or -1 where rows are summed; else
-# minus twice the number of splits that are known to be needed.
-_INDEX_HEAD = 1
-_WORDS = types.CPointer(types.int64)
+# The index has an entry for each of the finest cells there may be: the number of a cell from 1 on,
+# -1 where rows are summed, or 0 where nothing is known yet.
+_ENTRIES = types.CPointer(types.int16)
+_UNKNOWN, _SUMMED = 0, -1
+
+
+class _Table:
+    """Memory of the index and of the cells, which the system provides as they are filled."""
+
+    def __init__(self, by_mean: bool) -> None:
+        self.by_mean = by_mean
+        self.index = np.zeros(_FINE_S * _FINE_V, np.int16)
+        self.cells = np.zeros((_MOST_FILLS, _CELL))
+        self._known: dict[tuple[int, int, int], int] = {}
+        self._n_cells = 0
+        self._lock = Lock()
+
+    def find(self, i: int, j: int) -> int:
+        """Return what the index says at a place, from now on.
+
+        It is written here, after the cell that it names: several threads may share the table.
+        """
+        with self._lock:
+            for splits in range(_DEEPEST + 1):
+                span = 1 << (_DEEPEST - splits)
+                at = (splits, i // span, j // span)
+                if at not in self._known:
+                    if len(self._known) == _MOST_FILLS:
+                        return _SUMMED
+                    self._known[at] = self._fill(*at)
+                entry = self._known[at]
+                if entry != _UNKNOWN:
+                    return entry
+            return _SUMMED
+
+    def _fill(self, splits: int, i: int, j: int) -> int:
+        """Fill a cell and return its number from 1 on, or 0 where it misses."""
+        span = 1 << (_DEEPEST - splits)
+        half_s, half_v = 0.5 * span / _PER_FINE_S, 0.5 * span / _PER_FINE_V
+        s, v = _LOW_S + (2 * i + 1) * half_s, _LOW_V + (2 * j + 1) * half_v
+        coefficients = fill(self.by_mean, s, half_s, v, half_v)
+        if coefficients is None:
+            return _UNKNOWN
+        cell = self.cells[self._n_cells]
+        cell[_HEAD : _HEAD + coefficients.size] = coefficients.ravel()
+        cell[:_HEAD] = s, 1.0 / half_s, v, 1.0 / half_v
+        self._n_cells += 1
+        return self._n_cells
 
 
 @cache
-def _table(by_mean: bool) -> tuple[Any, Any]:
-    """Memory of the index and of the cells, which the system provides as they are filled."""
-    index = np.zeros(_INDEX_HEAD + _FINE_S * _FINE_V, np.int64)
-    return index, np.zeros((_MAX_CELLS, _CELL))
+def _table(by_mean: bool) -> _Table:
+    return _Table(by_mean)
 
 
-_mean_index, _mean_cells = _memory(2, types.int64), _memory(3, types.float64)
-_rate_index, _rate_cells = _memory(4, types.int64), _memory(5, types.float64)
+_FIND = types.int64(types.int64, types.int64, types.int64)
+_mean_index, _mean_cells = _memory("mean index", types.int16), _memory("mean cells", types.float64)
+_rate_index, _rate_cells = _memory("rate index", types.int16), _memory("rate cells", types.float64)
+_find = _function("find", _FIND)
 
 
-# Several threads may share the table: an entry is published after the cell that it names.
-_atomic: Any = intrinsic
-
-
-@_atomic
-def _load(typing_context, words, i):
+@_intrinsic
+def _load(typing_context, entries, i):
     def codegen(context, builder, signature, args):
-        return builder.load_atomic(builder.gep(args[0], [args[1]]), "acquire", 8)
+        return builder.load_atomic(builder.gep(args[0], [args[1]]), "acquire", 2)
 
-    return types.int64(_WORDS, types.int64), codegen
+    return types.int16(_ENTRIES, types.int64), codegen
 
 
-@_atomic
-def _store(typing_context, words, i, value):
+@_intrinsic
+def _store(typing_context, entries, i, value):
     def codegen(context, builder, signature, args):
-        builder.store_atomic(args[2], builder.gep(args[0], [args[1]]), "release", 8)
+        value = builder.trunc(args[2], ir.IntType(16))
+        builder.store_atomic(value, builder.gep(args[0], [args[1]]), "release", 2)
         return context.get_dummy_value()
 
-    return types.void(_WORDS, types.int64, types.int64), codegen
+    return types.void(_ENTRIES, types.int64, types.int64), codegen
 
 
-@_atomic
-def _take(typing_context, words, i, count):
-    """Add to an entry and return what it was before."""
+# Polynomials of all outputs at once, in vectors. Written out: LLVM would not find it by itself.
+
+
+def _horner(builder: Any, coefficients: Any, x: Any) -> Any:
+    """Emit a polynomial, given the vectors of its coefficients from the lowest power on."""
+    multiply_add = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(x.type, [x.type] * 3),
+        f"llvm.fmuladd.v{x.type.count}f64",
+    )
+    *rest, total = coefficients
+    for coefficient in reversed(rest):
+        total = builder.call(multiply_add, [total, x, coefficient])
+    return total
+
+
+def _vectors(builder: Any, pointer: Any, n_outputs: int, first: int, n: int) -> list[Any]:
+    """Emit loads of n vectors that follow one another."""
+    kind = ir.VectorType(ir.DoubleType(), 4 if n_outputs <= 4 else 8).as_pointer()
+    places = [
+        builder.gep(pointer, [ir.Constant(ir.IntType(64), first + n_outputs * i)]) for i in range(n)
+    ]
+    return [builder.load(builder.bitcast(place, kind), align=8) for place in places]
+
+
+def _broadcast(builder: Any, x: Any, n_outputs: int) -> Any:
+    kind = ir.VectorType(ir.DoubleType(), 4 if n_outputs <= 4 else 8)
+    vector = builder.insert_element(ir.Constant(kind, ir.Undefined), x, ir.IntType(32)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), None)
+    return builder.shuffle_vector(vector, ir.Constant(kind, ir.Undefined), zeros)
+
+
+def _collapsed(builder: Any, cell: Any, w: Any, n_outputs: int) -> list[Any]:
+    """Emit the coefficients of powers of s at one nu."""
+    w = _broadcast(builder, w, n_outputs)
+    first = [_HEAD + n_outputs * POWERS.index((i, 0)) for i in range(DEGREE + 1)]
+    return [
+        _horner(builder, _vectors(builder, cell, n_outputs, at, DEGREE + 1 - i), w)
+        for i, at in enumerate(first)
+    ]
+
+
+def _readers(n_outputs: int) -> tuple[Any, Any, Any]:
+    """Make compiled functions that read a cell, a cell at one nu, and what that one wrote."""
+    result = types.UniTuple(types.float64, n_outputs)
+
+    def unpack(context, builder, vector):
+        items = [builder.extract_element(vector, ir.IntType(32)(o)) for o in range(n_outputs)]
+        return context.make_tuple(builder, result, items)
+
+    @_intrinsic
+    def read(typing_context, cell, u, w):
+        def codegen(context, builder, signature, args):
+            lines = _collapsed(builder, args[0], args[2], n_outputs)
+            value = _horner(builder, lines, _broadcast(builder, args[1], n_outputs))
+            return unpack(context, builder, value)
+
+        return result(_DOUBLES, types.float64, types.float64), codegen
+
+    @_intrinsic
+    def collapse(typing_context, cell, w, line):
+        def codegen(context, builder, signature, args):
+            for i, vector in enumerate(_collapsed(builder, args[0], args[1], n_outputs)):
+                place = builder.gep(args[2], [ir.Constant(ir.IntType(64), 2 + n_outputs * i)])
+                builder.store(vector, builder.bitcast(place, vector.type.as_pointer()), align=8)
+            return context.get_dummy_value()
+
+        return types.void(_DOUBLES, types.float64, _DOUBLES), codegen
+
+    @_intrinsic
+    def read_line(typing_context, line, u):
+        def codegen(context, builder, signature, args):
+            vectors = _vectors(builder, args[0], n_outputs, 2, DEGREE + 1)
+            value = _horner(builder, vectors, _broadcast(builder, args[1], n_outputs))
+            return unpack(context, builder, value)
+
+        return result(_DOUBLES, types.float64), codegen
+
+    return read, collapse, read_line
+
+
+@_intrinsic
+def _at(typing_context, pointer, i):
+    """Move a pointer."""
 
     def codegen(context, builder, signature, args):
-        return builder.atomic_rmw("add", builder.gep(args[0], [args[1]]), args[2], "acq_rel")
+        return builder.gep(args[0], [args[1]])
 
-    return types.int64(_WORDS, types.int64, types.int64), codegen
+    return _DOUBLES(_DOUBLES, types.int64), codegen
 
 
-@_inner
-def _smooth_row(what, s, v, work, row):
-    """Write what is interpolated at a point: smaller and smoother than the outputs themselves.
+_EACH = types.int64(types.int64, types.int64, _DOUBLES, types.int64, _DOUBLES, _DOUBLES)
+_SHARED = types.int64(types.int64, _DOUBLES, types.float64, _DOUBLES)
 
-    The mean form has a = eta - nu log mu and log Z - mu a - nu mu: an error of a then cancels from
-    y eta - log Z where y is the mean. Returns the rounding to expect of the first two.
+
+def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
+    """Write functions that read rows that differ in nu, and rows that share it.
+
+    They write the outputs one after the other, and return how many rows are left to be summed,
+    whose first output is NaN.
     """
-    nu = math.exp(v)
-    first = s * nu if what != FROM_MEAN and s > 0.0 else s
-    _row()(what, first, nu, work.ctypes, row.size, row.ctypes)
-    if what == FROM_MEAN:
-        mu = math.exp(s)
-        row[0] -= nu * s
-        row[1] -= mu * (row[0] + nu)
-        return _EPS * nu * (1.0 + abs(s))
-    if s > 0.0:
-        row[0] -= nu * math.exp(s)
-    return _EPS * (abs(first) + nu) * row[1]
+    n_outputs = 5 if by_mean else 3
+    read, collapse, read_line = _readers(n_outputs)
+    index_of, cells_of = (_mean_index, _mean_cells) if by_mean else (_rate_index, _rate_cells)
+    line_size = 2 + n_outputs * (DEGREE + 1) + 3
 
+    @_inner
+    def find(index, s, v):
+        i, j = int((s - _LOW_S) * _PER_FINE_S), int((v - _LOW_V) * _PER_FINE_V)
+        entry = np.int64(_load(index, i * _FINE_V + j))
+        if entry == _UNKNOWN:
+            entry = _find()(by_mean, i, j)
+            _store(index, i * _FINE_V + j, entry)
+        return entry
 
-@_inner
-def _fill_cell(what, s, half_s, v, half_v, index, cells, work, row):
-    """Interpolate around (s, log nu); return the cell's number from 1 on, or 0 where it misses."""
-    n_outputs = row.size
-    values = np.empty((_SIDE, _SIDE, n_outputs))
-    cell = np.zeros(_CELL)
-    cell[0], cell[1], cell[2], cell[3] = s, 1.0 / half_s, v, 1.0 / half_v
-    smallest = np.full(n_outputs, math.inf)
-    rounding = 0.0
-    for i in range(_SIDE):
-        for j in range(_SIDE):
-            at_s, at_v = s + half_s * _POINTS[i], v + half_v * _POINTS[j]
-            rounding = max(rounding, _smooth_row(what, at_s, at_v, work, row))
-            for o in range(n_outputs):
-                values[i, j, o] = row[o]
-                smallest[o] = min(smallest[o], abs(row[o]))
-    # Loops, not products of matrices: they compile in a fraction of the time.
-    for o in range(n_outputs):
-        for i in range(_SIDE):
-            for j in range(_SIDE):
-                half = 0.0
-                for k in range(_SIDE):
-                    half += _TO_POWERS[i, k] * values[k, j, o]
-                for k in range(_SIDE):
-                    cell[_HEAD + _LINE * i + _SIDE * o + k] += half * _TO_POWERS[k, j]
-    found, room = np.empty(n_outputs), np.empty(_LINE)
-    fits = True
-    for t in range(len(_TESTS)):
-        u, w = _TESTS[t, 0], _TESTS[t, 1]
-        _smooth_row(what, s + half_s * u, v + half_v * w, work, row)
-        _read(cell, u, w, room, found)
-        for o in range(n_outputs):
-            # log Z is wanted to 1e-11 (the errors of both directions add up), and eta so that a
-            # count one sd from the mean times it is; or both to rounding. Others are derivatives.
-            tolerance = 3e-11 * smallest[o]
-            if what == FROM_MEAN and o <= 1:
-                mu = math.exp(s + half_s)
-                tolerance = 5e-12 / (1.0 + mu) + 2.0 * rounding
-                if o == 1:
-                    tolerance *= 1.0 + mu
-            elif o == 0:
-                tolerance = 5e-12 + 2.0 * rounding
-            fits = fits and abs(found[o] - row[o]) <= tolerance
-    if not fits:
-        return 0
-    number = _take(index, 0, 1)
-    if number >= _MAX_CELLS:
-        return -1
-    for i in range(cell.size):
-        cells[number, i] = cell[i]
-    return number + 1
-
-
-@_loop
-def _read(cell, u, w, room, out):
-    """Evaluate the polynomials of a cell at u, w from -1 to 1."""
-    # Powers by few steps, sums without memory in between: a row takes some thirty nanoseconds.
-    u2, w2 = u * u, w * w
-    u3, u4, w4 = u2 * u, u2 * u2, w2 * w2
-    u5, u6, u7 = u4 * u, u4 * u2, u4 * u3
-    for k in range(_SIDE * out.size):
-        room[k] = (
-            (cell[_HEAD + k] + cell[_HEAD + _LINE + k] * u)
-            + (cell[_HEAD + 2 * _LINE + k] * u2 + cell[_HEAD + 3 * _LINE + k] * u3)
-            + (cell[_HEAD + 4 * _LINE + k] * u4 + cell[_HEAD + 5 * _LINE + k] * u5)
-            + (cell[_HEAD + 6 * _LINE + k] * u6 + cell[_HEAD + 7 * _LINE + k] * u7)
-        )
-    for o in range(out.size):
-        k = _SIDE * o
-        low = (room[k] + room[k + 1] * w) + w2 * (room[k + 2] + room[k + 3] * w)
-        high = (room[k + 4] + room[k + 5] * w) + w2 * (room[k + 6] + room[k + 7] * w)
-        out[o] = low + w4 * high
-
-
-@_inner
-def _make_cell(what, s, v, entry, index, cells, work, row):
-    """Fill the largest cell around a point that will do, and return its entry of the index."""
-    for splits in range(-entry // 2, _DEEPEST + 1):
-        span = 1 << (_DEEPEST - splits)
-        i = int((s - _LOW_S) * _PER_FINE_S) // span * span
-        j = int((v - _LOW_V) * _PER_FINE_V) // span * span
-        half_s, half_v = 0.5 * span / _PER_FINE_S, 0.5 * span / _PER_FINE_V
-        middle_s, middle_v = _LOW_S + i / _PER_FINE_S + half_s, _LOW_V + j / _PER_FINE_V + half_v
-        entry = _fill_cell(what, middle_s, half_s, middle_v, half_v, index, cells, work, row)
-        if entry == 0:
-            entry = -1 if splits == _DEEPEST else -2 * (splits + 1)
-        for k in range(i, i + span):
-            for n in range(j, j + span):
-                _store(index, _INDEX_HEAD + k * _FINE_V + n, entry)
-        if entry >= -1:
-            break
-    return entry
-
-
-@_inner
-def _find_cell(what, s, v, index, cells, work, row):
-    """Return the number of the cell that holds a point, or -1 where there is none."""
-    if not (_LOW_S < s < _HIGH_S and _LOW_V < v < _HIGH_V):
-        return -1
-    i, j = int((s - _LOW_S) * _PER_FINE_S), int((v - _LOW_V) * _PER_FINE_V)
-    entry = _load(index, _INDEX_HEAD + i * _FINE_V + j)
-    if entry == 0 or entry < -1:
-        entry = _make_cell(what, s, v, entry, index, cells, work, row)
-    return max(entry - 1, -1)
-
-
-@_inner
-def _coordinate(what, first, nu):
-    return first / nu if what != FROM_MEAN and first > 0.0 else first
-
-
-@_inner
-def _sum_row(what, first, nu, work, row, out, i):
-    """Write the outputs of row i, summed."""
-    _row()(what, first, nu, work.ctypes, row.size, row.ctypes)
-    for o in range(row.size):
-        out[o, i] = row[o]
-
-
-@_inner
-def _read_each(what, first, nu, index, cells, work, row, out):
-    """Write the outputs of rows that differ in nu."""
-    step_first, step_nu = int(first.size > 1), int(nu.size > 1)
-    found, room = np.empty(row.size), np.empty(_LINE)
-    for i in range(out.shape[1]):
-        x, dispersion = first[step_first * i], nu[step_nu * i]
-        number = -1
-        s = v = 0.0
-        if dispersion > 1e-3:
-            s, v = _coordinate(what, x, dispersion), _log(dispersion)
-            number = _find_cell(what, s, v, index, cells, work, row)
-        if number < 0:
-            _sum_row(what, x, dispersion, work, row, out, i)
-            continue
-        cell = cells[number]
-        _read(cell, (s - cell[0]) * cell[1], (v - cell[2]) * cell[3], room, found)
-        a, b = found[0], found[1]
-        out[2, i] = found[2]
-        if what == FROM_MEAN:
-            out[3, i], out[4, i] = found[3], found[4]
-            b += _exp(s) * (a + dispersion)
-            a += dispersion * s
-        elif s > 0.0:
-            a += dispersion * _exp(s)
-        out[0, i], out[1, i] = a, b
-
-
-@_inner
-def _read_shared(what, first, nu, index, cells, work, row, out):
-    """Write the outputs of rows that share nu: polynomials in s alone, made from the cells."""
-    n_outputs = row.size
-    v = math.log(nu)
-    number_at = np.zeros(
-        _FINE_S, np.int32
-    )  # 0 where nothing is known yet, -1 where rows are summed
-    lines = np.empty((_FINE_S, 2 + _SIDE * n_outputs))
-    n_lines = 0
-    for i in range(first.size):
-        s = _coordinate(what, first[i], nu)
-        number = -1
-        if _LOW_S < s < _HIGH_S:
-            slot = int((s - _LOW_S) * _PER_FINE_S)
-            number = number_at[slot]
-            if number == 0:
-                found = _find_cell(what, s, v, index, cells, work, row)
-                number = -1
-                if found >= 0:
-                    _collapse(cells[found], v, n_outputs, lines[n_lines])
-                    n_lines += 1
-                    number = n_lines
-                number_at[slot] = number
-        if number < 0:
-            _sum_row(what, first[i], nu, work, row, out, i)
-            continue
-        number -= 1
-        u = (s - lines[number, 0]) * lines[number, 1]
-        a, b, c = lines[number, 2], lines[number, 3], lines[number, 4]
-        if what == FROM_MEAN:
-            e, f = lines[number, 5], lines[number, 6]
-            for k in range(7, 2 + 5 * _SIDE, 5):
-                a = a * u + lines[number, k]
-                b = b * u + lines[number, k + 1]
-                c = c * u + lines[number, k + 2]
-                e = e * u + lines[number, k + 3]
-                f = f * u + lines[number, k + 4]
-            out[3, i], out[4, i] = e, f
-            b += _exp(s) * (a + nu)
-            a += nu * s
+    @_inner
+    def write(s, nu, values, out, i, n):
+        """Write the outputs of row i of n: those of a cell are smaller."""
+        a = values[0]
+        if by_mean:
+            out[i] = a + nu * s
+            out[n + i] = values[1] + _exp(s) * (a + nu)
+            out[2 * n + i], out[3 * n + i], out[4 * n + i] = values[2], values[3], values[4]
         else:
-            for k in range(5, 2 + 3 * _SIDE, 3):
-                a = a * u + lines[number, k]
-                b = b * u + lines[number, k + 1]
-                c = c * u + lines[number, k + 2]
-            if s > 0.0:
-                a += nu * _exp(s)
-        out[0, i], out[1, i], out[2, i] = a, b, c
+            out[i] = a + nu * _exp(s) if s > 0.0 else a
+            out[n + i], out[2 * n + i] = values[1], values[2]
+
+    def each(n, step_first, first, step_nu, nu, out):
+        index, cells = index_of(), cells_of()
+        left = 0
+        for i in range(n):
+            s, dispersion = first[step_first * i], nu[step_nu * i]
+            if not by_mean and s > 0.0:
+                s /= dispersion
+            if dispersion > 1e-3 and _LOW_S < s < _HIGH_S:
+                v = _log(dispersion)
+                if _LOW_V < v < _HIGH_V:
+                    entry = find(index, s, v)
+                    if entry > 0:
+                        cell = _at(cells, (entry - 1) * _CELL)
+                        values = read(cell, (s - cell[0]) * cell[1], (v - cell[2]) * cell[3])
+                        write(s, dispersion, values, out, i, n)
+                        continue
+            out[i] = math.nan
+            left += 1
+        return left
+
+    def shared(n, first, nu, out):
+        index, cells = index_of(), cells_of()
+        v = _log(nu)
+        # Polynomials in s alone, each behind the middle and the inverse half width of its cell.
+        lines = np.empty(_FINE_S * line_size)
+        kept = np.empty(_FINE_S)  # 0 where nothing is known yet, -1 where rows are summed
+        for slot in range(_FINE_S):
+            kept[slot] = 0.0
+        left = 0
+        for i in range(n):
+            s = first[i]
+            if not by_mean and s > 0.0:
+                s /= nu
+            if _LOW_S < s < _HIGH_S:
+                slot = int((s - _LOW_S) * _PER_FINE_S)
+                line = _at(_pointer(lines), slot * line_size)
+                if kept[slot] == 0.0:
+                    entry = find(index, s, v)
+                    kept[slot] = 1.0 if entry > 0 else -1.0
+                    if entry > 0:
+                        cell = _at(cells, (entry - 1) * _CELL)
+                        collapse(cell, (v - cell[2]) * cell[3], line)
+                        line[0], line[1] = cell[0], cell[1]
+                if kept[slot] > 0.0:
+                    write(s, nu, read_line(line, (s - line[0]) * line[1]), out, i, n)
+                    continue
+            out[i] = math.nan
+            left += 1
+        return left
+
+    return each, shared
 
 
-@_inner
-def _collapse(cell, v, n_outputs, line):
-    """Write the polynomials of a cell at one nu, from the highest power of s to the lowest."""
-    line[0], line[1] = cell[0], cell[1]
-    w = (v - cell[2]) * cell[3]
-    for o in range(n_outputs):
-        for i in range(_SIDE):
-            total = 0.0
-            for k in range(_SIDE - 1, -1, -1):
-                total = total * w + cell[_HEAD + _LINE * i + _SIDE * o + k]
-            line[2 + (_SIDE - 1 - i) * n_outputs + o] = total
+_mean_each, _mean_shared = _function("mean each", _EACH), _function("mean shared", _SHARED)
+_rate_each, _rate_shared = _function("rate each", _EACH), _function("rate shared", _SHARED)
 
 
 # --- entry points ------------------------------------------------------------------------------
@@ -970,47 +976,52 @@ _ROWS = types.void(
 )
 
 
-def _rows_by_pointer(what, n, n_first, first, n_nu, nu, n_outputs, out):
-    first, nu, out = carray(first, n_first), carray(nu, n_nu), carray(out, (n_outputs, n))
+def _sum_by_pointer(what, n, step_first, first, step_nu, nu, n_outputs, out):
+    """Sum the rows whose first output is NaN."""
     work, row = np.empty((4, N_TERMS)), np.empty(n_outputs)
+    for i in range(n):
+        if math.isnan(out[i]):
+            _row()(what, first[step_first * i], nu[step_nu * i], work.ctypes, n_outputs, row.ctypes)
+            for j in range(n_outputs):
+                out[j * n + i] = row[j]
+
+
+def _rows_by_pointer(what, n, n_first, first, n_nu, nu, n_outputs, out):
+    step_first, step_nu = int(n_first > 1), int(n_nu > 1)
+    left = n
     if what <= 1 and n >= _FEWEST_ROWS:
-        index = _mean_index() if what == FROM_MEAN else _rate_index()
-        cells = carray(_mean_cells() if what == FROM_MEAN else _rate_cells(), (_MAX_CELLS, _CELL))
         i = 1
         while i < n_nu and nu[i] == nu[0]:
             i += 1
         if i == n_nu and n_first == n and 1e-3 < nu[0] < 50.0:
-            _read_shared(what, first, nu[0], index, cells, work, row, out)
+            if what == FROM_MEAN:
+                left = _mean_shared()(n, first, nu[0], out)
+            else:
+                left = _rate_shared()(n, first, nu[0], out)
+        elif what == FROM_MEAN:
+            left = _mean_each()(n, step_first, first, step_nu, nu, out)
         else:
-            _read_each(what, first, nu, index, cells, work, row, out)
-        return
-    step_first, step_nu = int(n_first > 1), int(n_nu > 1)
-    for i in range(n):
-        _row()(what, first[step_first * i], nu[step_nu * i], work.ctypes, n_outputs, row.ctypes)
-        for j in range(n_outputs):
-            out[j, i] = row[j]
+            left = _rate_each()(n, step_first, first, step_nu, nu, out)
+    else:
+        for i in range(n):
+            out[i] = math.nan
+    if left > 0:
+        _sum()(what, n, step_first, first, step_nu, nu, n_outputs, out)
 
 
-_rows = _function(6, _ROWS)
+_rows, _sum = _function("rows", _ROWS), _function("sum", _ROWS)
 
 
 @njit(**_OPTIONS)
 def rows(what, first, nu, out):
-    """Write the outputs of all rows into ``out`` (m, n); ``first`` and ``nu`` are (n,) or (1,).
+    """Write the outputs of n rows into ``out`` (m, ...).
 
     ``what`` is FROM_MEAN (m = 5) or the order of the derivatives (m = 3, 6, 10). All arrays are
-    contiguous.
+    contiguous, ``first`` and ``nu`` of n numbers or 1.
     """
-    _rows()(
-        what,
-        out.shape[1],
-        first.size,
-        first.ctypes,
-        nu.size,
-        nu.ctypes,
-        out.shape[0],
-        out.ctypes,
-    )
+    n_outputs = out.shape[0]
+    n = out.size // n_outputs
+    _rows()(what, n, first.size, _pointer(first), nu.size, _pointer(nu), n_outputs, _pointer(out))
 
 
 @njit(**_OPTIONS)
@@ -1278,28 +1289,21 @@ def _tails_by_pointer(what, n, n_x, x, n_eta, eta, n_nu, nu, n_outputs, out):
                 out[j, i] = result[j]
 
 
-_tails = _function(7, _TAILS)
+_tails = _function("tails", _TAILS)
 
 
 @njit(**_OPTIONS)
 def tails(what, x, eta, nu, out):
-    """Write the distribution function of all rows and its derivatives into ``out`` (m, n).
+    """Write the distribution function of all rows and its derivatives into ``out`` (m, ...).
 
     ``what`` is LOG_CDF or LOG_SF (m = 3 or 6), or QUANTILE (m = 1, and x a probability). The
-    other arrays are contiguous, (n,) or (1,).
+    other arrays are contiguous, of n numbers or 1.
     """
-    _tails()(
-        what,
-        out.shape[1],
-        x.size,
-        x.ctypes,
-        eta.size,
-        eta.ctypes,
-        nu.size,
-        nu.ctypes,
-        out.shape[0],
-        out.ctypes,
-    )
+    n_outputs = out.shape[0]
+    n = out.size // n_outputs
+    x_at, eta_at, nu_at = _pointer(x), _pointer(eta), _pointer(nu)
+    sizes = x.size, eta.size, nu.size
+    _tails()(what, n, sizes[0], x_at, sizes[1], eta_at, sizes[2], nu_at, n_outputs, _pointer(out))
 
 
 def evaluate_tails(what: int, x: Any, eta: Any, nu: Any, out: Any) -> None:
@@ -1315,23 +1319,47 @@ def evaluate_tails(what: int, x: Any, eta: Any, nu: Any, out: Any) -> None:
 
 # --- where things are ------------------------------------------------------------------------
 
-_BY_NAME = {
+_each_of_mean, _shared_of_mean = _rows_readers(True)
+_each_of_rate, _shared_of_rate = _rows_readers(False)
+_FUNCTIONS: dict[str, Any] = {
     "row": (_ROW, _row_by_pointer),
     "special": (_SPECIAL, _special_by_pointer),
     "rows": (_ROWS, _rows_by_pointer),
+    "sum": (_ROWS, _sum_by_pointer),
     "tails": (_TAILS, _tails_by_pointer),
+    "mean each": (_EACH, _each_of_mean),
+    "mean shared": (_SHARED, _shared_of_mean),
+    "rate each": (_EACH, _each_of_rate),
+    "rate shared": (_SHARED, _shared_of_rate),
 }
 
 
 @cache
 def _compiled(name: str) -> Any:
     """Compile a function when it is first asked for."""
-    signature, function = _BY_NAME[name]
-    return cfunc(signature, cache=True)(function)
+    signature, function = _FUNCTIONS[name]
+    return cfunc(signature, cache=True, error_model="numpy", fastmath={"contract"})(function)
 
 
+@ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)
+def _find_entry(by_mean: int, i: int, j: int) -> int:
+    return _table(bool(by_mean)).find(i, j)
+
+
+def _place(function: Any) -> Any:
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+@ctypes.CFUNCTYPE(*[ctypes.c_int64] * 2)
 def _address(which: int) -> int:
-    """Address of what ``_function`` and ``_memory`` know by a number."""
-    if 2 <= which <= 5:
-        return _table(which <= 3)[which % 2].ctypes.data
-    return _compiled({0: "row", 1: "special", 6: "rows", 7: "tails"}[which]).address
+    name = _PLACES[which]
+    if name == "find":
+        return _place(_find_entry)
+    if name in _FUNCTIONS:
+        return _compiled(name).address
+    form, part = name.split()
+    table = _table(form == "mean")
+    return (table.index if part == "index" else table.cells).ctypes.data
+
+
+llvmlite.binding.add_symbol(_ASK, _place(_address))
