@@ -158,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="part of the names of fits, e.g. 'pseudo'")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--peer", help="the command adabmDCA, from whatever environment")
     parser.add_argument("--peer-seconds", type=float, default=300.0)
     arguments = parser.parse_args()

@@ -21,14 +21,16 @@ from pymc_bayessum.graphs.moments import consistent, statistics_of_marginals
 from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
 
-__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "pearson", "posterior"]
+__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson", "posterior"]
 
-#: Steps of a round, and sweeps of the chains before each.
-STEPS, SWEEPS = 40, 2
+#: Steps of a round: this over their size, after which their noise is forgotten; and at most.
+ROUND, MOST_STEPS = 4.0, 640
+#: Sweeps of the chains before each.
+SWEEPS = 2
 #: Times chains are looked at while parameters are held.
 LOOKS = 10
 #: A slope that is left of so many posterior sds ends the climb,
-TOLERANCE = 0.05
+TOLERANCE = 0.1
 #: one that shrinks by less than this factor in a round halves the step,
 SLOW = 0.7
 #: and one that grows by so much sends the climb back.
@@ -201,13 +203,14 @@ def _climb(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Take the steps of a round; return the mean over its second half, and the chains."""
     theta, states, total = at.theta, at.states, np.zeros(len(at.theta))
-    for step in range(STEPS):
+    n_steps = min(MOST_STEPS, round(ROUND / at.step))
+    for step in range(n_steps):
         chains = _Chains(target.layout, theta)
         states = chains.advance(states, rng)
         theta = target.step(theta, target.slope(theta, *chains.marginals(states)), at.step)
-        if step >= STEPS // 2:
+        if step >= n_steps // 2:
             total += theta
-    mean = total / (STEPS - STEPS // 2)
+    mean = total / (n_steps - n_steps // 2)
     if target.group_rate:
         n_field = target.layout.n_field
         mean[n_field:][theta[n_field:] == 0.0] = 0.0
@@ -239,6 +242,24 @@ def _look(
     return states, error, news
 
 
+def looked_at(target: Posterior, start: ChainClimb, rng: np.random.Generator) -> ChainClimb:
+    """Say how far the mode is from where a climb starts.
+
+    Parameters
+    ----------
+    target : Posterior
+    start : ChainClimb
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ChainClimb
+        The same, with its error.
+    """
+    states, error, news = _look(target, start.theta, start.states, start.step, rng)
+    return replace(start, states=states, error=error, pearson=news["pearson"])
+
+
 def climb_by_chains(
     target: Posterior,
     start: ChainClimb,
@@ -253,6 +274,7 @@ def climb_by_chains(
     ----------
     target : Posterior
     start : ChainClimb
+        With its error, as :func:`looked_at` returns it.
     rng : numpy.random.Generator
     max_rounds : int
     report : callable
@@ -264,9 +286,6 @@ def climb_by_chains(
         The best place that was seen.
     """
     best = start
-    if not best.history:
-        states, error, news = _look(target, best.theta, best.states, best.step, rng)
-        best = replace(best, states=states, error=error, pearson=news["pearson"])
     for _ in range(max_rounds):
         began = time.perf_counter()
         try:

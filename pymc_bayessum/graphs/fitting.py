@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_bayessum.arguments import as_generator, integer, real
 from pymc_bayessum.graphs.anchors import AnchoredRule, MomentMethod
-from pymc_bayessum.graphs.chain_climbing import ChainClimb, climb_by_chains, posterior
+from pymc_bayessum.graphs.chain_climbing import ChainClimb, climb_by_chains, looked_at, posterior
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.estimates import numeric_parameters
 from pymc_bayessum.graphs.family import PottsFamily
@@ -38,6 +38,8 @@ __all__ = ["PottsFit", "StochasticPottsFit", "fit_potts"]
 LARGEST_ANCHORED = 4000
 #: Size of the first stochastic steps; one is that of Newton's method where sites are independent.
 FIRST_STEP = 0.1
+#: Steps up the pseudo-likelihood before those up the likelihood.
+START_STEPS = 50
 #: Sweeps of new chains before the first step.
 BURN_IN = 100
 
@@ -138,7 +140,7 @@ class StochasticPottsFit(FittedPotts):
     mode_error : float
         The slope left at the mode, in posterior sds (root mean square over parameters).
     converged : bool
-        Whether that is below 0.05, and chains that started from the data agree with others.
+        Whether that is below 0.1, and chains that started from the data agree with others.
     history : list of dict
         One entry for each round of steps: their size, what is left of the slope, the correlation,
         by how many errors chains from data and others disagree, seconds.
@@ -191,7 +193,7 @@ def fit_potts(
     sampler: SamplerName | None = None,
     max_anchors: int = 20,
     n_chains: int = 1000,
-    max_rounds: int = 50,
+    max_rounds: int = 10,
     resume: Any = None,
     rng: Any = None,
     progressbar: bool = True,
@@ -219,7 +221,8 @@ def fit_potts(
         How often each row counts, as those of :func:`~pymc_bayessum.sequence_weights`; once by
         default.
     start : pair (h, J), optional
-        Where to begin; at the mode of the pseudo-likelihood by default.
+        Where to begin; at the mode of the pseudo-likelihood by default, or, stochastic, without
+        couplings, whichever is nearer.
     method : {"anchored", "stochastic"}, optional
         Anchored up to 4000 parameters without a group prior, else stochastic.
     n : int, optional
@@ -234,7 +237,8 @@ def fit_potts(
     n_chains : int
         Stochastic: half of them start from the data, the others from the fields alone.
     max_rounds : int
-        Stochastic: stop after so many rounds of forty steps; the fit can be resumed.
+        Stochastic: stop after so many rounds of forty steps, or more and smaller ones; the fit can
+        be resumed.
     resume : PottsFit or StochasticPottsFit, optional
         Go on where this fit ended, with its chains and history.
     rng : None, int or numpy.random.Generator
@@ -366,12 +370,15 @@ def _stochastic_fit(
             )
         else:
             generator = as_generator(rng)
-            if start is None:
-                report("pseudo-likelihood")
-                theta, _, _ = mode_of_parameters(data, mean, variance)
-            else:
-                theta = numeric_parameters(layout, *start)
-            first = ChainClimb(theta, _new_chains(data, theta, n_chains, generator), FIRST_STEP)
+            report("pseudo-likelihood")
+            places = _starts(data, mean, variance) if start is None else [start]
+            looks = []
+            for place in places:
+                theta = numeric_parameters(layout, *place)
+                chains = _new_chains(data, theta, n_chains, generator)
+                begun = ChainClimb(theta, chains, FIRST_STEP)
+                looks.append(looked_at(target, begun, generator))
+            first = min(looks, key=lambda look: look.error)
         found = climb_by_chains(target, first, generator, max_rounds=max_rounds, report=report)
     h, J = layout.unflatten(found.theta)
     return StochasticPottsFit(
@@ -388,6 +395,24 @@ def _stochastic_fit(
         step=found.step,
         rng=generator,
     )
+
+
+def _starts(data: PseudoTarget, mean: np.ndarray, variance: np.ndarray) -> list[tuple[Any, Any]]:
+    """Where to begin: near the mode of the pseudo-likelihood, and without couplings.
+
+    The first is next to the mode, unless data are few: then it is far beyond it.
+    """
+    layout = data.layout
+    near, _, _ = mode_of_parameters(data, mean, variance, most=START_STEPS)
+    alone = np.log((data.sites + 0.5) / data.n_rows)
+    alone -= alone.mean(axis=1, keepdims=True)
+    h = {
+        "none": lambda: 0.0,
+        "scalar": lambda: 0.5 * np.diff(alone.mean(axis=0))[0],
+        "shared": lambda: alone.mean(axis=0),
+        "full": lambda: alone[:, 1] if layout.spins else alone,
+    }[layout.field_kind]()
+    return [layout.unflatten(near), (h, np.zeros(layout.coupling_shape))]
 
 
 def _new_chains(

@@ -83,6 +83,7 @@ def _search(
     start: np.ndarray,
     ftol: float,
     gtol: float,
+    most: int = 1000,
 ) -> Any:
     """Minimise by L-BFGS; the search may end at the limit of rounding and call that abnormal."""
     return minimize(
@@ -90,7 +91,7 @@ def _search(
         start,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 1000, "ftol": ftol, "gtol": gtol},
+        options={"maxiter": most, "ftol": ftol, "gtol": gtol},
     )
 
 
@@ -147,9 +148,24 @@ def pseudo_mode(
 
 
 def mode_of_parameters(
-    target: PseudoTarget, mean: np.ndarray, variance: np.ndarray
+    target: PseudoTarget, mean: np.ndarray, variance: np.ndarray, most: int = 1000
 ) -> tuple[np.ndarray, float, bool]:
-    """Maximise the pseudo-likelihood times independent normals without a matrix of parameters."""
+    """Maximise the pseudo-likelihood times independent normals without a matrix of parameters.
+
+    Parameters
+    ----------
+    target : PseudoTarget
+    mean, variance : ndarray, shape (d,)
+        Of the normals.
+    most : int
+        Steps of the search, at most.
+
+    Returns
+    -------
+    theta : ndarray, shape (d,)
+    log_pseudo_likelihood : float
+    converged : bool
+    """
     n_rows = target.n_rows
     frequencies = target.sites / n_rows, target.pairs / n_rows
     scaled = centring(target.layout, *frequencies, n_rows, 1.0 / variance)
@@ -162,7 +178,7 @@ def mode_of_parameters(
 
     # In u a slope of one is a posterior sd away from the mode, and the value a sum over parameters.
     ftol = 1e-14 * max(1.0, len(mean) / 100.0)
-    found = _search(value_and_slope, np.zeros(scaled.size), ftol=ftol, gtol=1e-6)
+    found = _search(value_and_slope, np.zeros(scaled.size), ftol, gtol=1e-6, most=most)
     theta = mean + scaled.lift(found.x)
     return theta, -n_rows * target(theta)[0], _is_flat(found.jac, 0.1)
 

@@ -147,7 +147,7 @@ def test_chains_find_the_mode_of_weighted_rows(weighted, stochastic):
     layout, x, weights = weighted
     wanted = exact_mode(layout, x, weights, 1.0)
     assert stochastic.converged
-    assert stochastic.mode_error < 0.05
+    assert stochastic.mode_error < 0.1
     assert stochastic.n_rows == pytest.approx(weights.sum())
     assert stochastic.pearson > 0.95
     # Posterior sds are some .2 here.
