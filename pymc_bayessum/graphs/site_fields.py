@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from pymc.model import Model
 from pymc.pytensorf import compile as compile_function
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
+from pymc.pytensorf import extract_obs_data
 from pytensor.graph.traversal import ancestors
 
 from pymc_bayessum.graphs.statistics import PottsLayout
@@ -322,8 +321,7 @@ def _jittered(model: Model, point: Point, width: float, rng: np.random.Generator
 
 def _numbers(value: Any) -> np.ndarray | None:
     """Observed data as an array of numbers, where they are known."""
-    if isinstance(value, Constant):
-        return np.asarray(value.data, dtype=float)
-    if isinstance(value, SharedVariable):
-        return np.asarray(value.get_value(), dtype=float)
-    return None
+    try:
+        return None if value is None else np.asarray(extract_obs_data(value), dtype=float)
+    except TypeError:  # a free variable
+        return None

@@ -333,8 +333,8 @@ def test_first_labels_follow_the_ranks_of_the_data():
 
 
 def test_chains_start_from_the_data_unless_labels_were_chosen():
-    y = np.arange(9.0)
-    step, model = step_with(lambda at, m: pm.Normal("y", at, 1.0, observed=y))
+    y = np.arange(9)  # and data that may be exchanged are data
+    step, model = step_with(lambda at, m: pm.Normal("y", at, 1.0, observed=pm.Data("data", y)))
     step.setup_chain(np.random.default_rng(0), 10, 10)
     point, _ = step.step(model.initial_point(0))
     assert point["z"][:3].tolist() == [0, 0, 0]
