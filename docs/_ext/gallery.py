@@ -16,6 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 DOCS = Path(__file__).parents[1]
 SOURCES = DOCS.parent / "notebooks"
 COPIES = DOCS / "notebooks"
+LISTED = re.compile(r"^```\{toctree\}\n(?::[^\n]*\n)*(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def _cells(notebook: Path) -> list[dict]:
@@ -50,14 +51,14 @@ def copy_notebooks() -> None:
 
 
 class NotebookGallery(SphinxDirective):
-    """A card for each notebook named in the body."""
-
-    has_content = True
+    """A card for each notebook in the table of contents of the page."""
 
     def run(self):
         """Write the cards as MyST."""
+        page = Path(self.env.doc2path(self.env.docname)).read_text()
+        listed = LISTED.search(page)
         lines = ["::::{container} cards"]
-        for name in filter(None, (line.strip() for line in self.content)):
+        for name in listed.group(1).split():
             title, sentence = _opening(SOURCES / f"{name}.ipynb")
             lines += [
                 ":::{container} card",

@@ -34,20 +34,20 @@ class _Stop(BaseException):
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let Ctrl-C end what is done inside, whatever it makes of a KeyboardInterrupt."""
+def _ctrl_c(raised: type[BaseException]) -> Iterator[list[int]]:
+    """Raise this on Ctrl-C, and remember it: not everybody who catches it passes it on."""
+    heard: list[int] = []
 
-    def stop(*_: Any) -> None:
-        raise _Stop
+    def stop(number: int, _: Any) -> None:
+        heard.append(number)
+        raise raised
 
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield heard
         return
     before = signal.signal(signal.SIGINT, stop)
     try:
-        yield
-    except _Stop:
-        raise KeyboardInterrupt from None
+        yield heard
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -70,7 +70,8 @@ def fit(
     try:
         bar = sys.stdout.isatty()
         options: dict = {"draws": draws, "random_seed": seed, "progressbar": bar, **more}
-        idata = model.fit(**options) if _is_bambi(model) else pm.sample(model=model, **options)
+        with _ctrl_c(KeyboardInterrupt) as heard:
+            idata = model.fit(**options) if _is_bambi(model) else pm.sample(model=model, **options)
     except ValueError as error:
         # What PyMC's own sampler says when it is interrupted before the first draw.
         if "Not enough samples" in str(error):
@@ -90,12 +91,12 @@ def fit(
         xr.Dataset.from_dataframe(frame.astype(dict.fromkeys(text, str)).rename_axis("row"))
     )
     save(idata, path)
-    if n_draws < draws:
+    if heard or n_draws < draws:
         raise KeyboardInterrupt(f"{path} holds the first {n_draws} of {draws} draws a chain")
     try:
-        with _stoppable():
+        with _ctrl_c(_Stop):
             idata = _looked_back(model, idata, seed)
-    except KeyboardInterrupt:
+    except (_Stop, KeyboardInterrupt):
         raise KeyboardInterrupt(f"{path} holds all draws, unchecked") from None
     save(idata, path)
     return idata

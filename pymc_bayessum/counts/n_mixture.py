@@ -94,7 +94,7 @@ class NMixtureSum(Op):
         self.kind = kind
         super().__init__()
 
-    def make_node(self, c: Any, s: Any, y: Any, *tables: Any) -> Apply:  # type: ignore[override]
+    def make_node(self, c: Any, s: Any, y: Any, *tables: Any) -> Apply:  # type: ignore[override]  # an Op names its inputs
         """Take tensors and, for those who compile it, the panels."""
         inputs = [pt.cast(pt.as_tensor_variable(v), "float64") for v in (c, s, y)]
         tables = tables or tuple(map(pt.constant, panel_tables()))

@@ -182,7 +182,7 @@ def curve_between[C: Curve](
     origin: float = 0.0,
     rng: np.random.Generator,
     progressbar: bool = True,
-    kind: type[C] = Curve,  # type: ignore[assignment]
+    kind: type[C] = Curve,  # type: ignore[assignment]  # the default binds C
 ) -> C:
     """Find log Z of a family with one free parameter between two values.
 
