@@ -17,8 +17,8 @@ __all__ = ["build_model", "main", "read_frame"]
 
 def run_demo(options: argparse.Namespace) -> int:
     """Fit the sales data."""
-    recipe, frame = Recipe("sales"), datasets.sales()
-    return _fit_and_show(recipe, frame, options.out, options, "Quarterly sales of one article: CMP")
+    title = "Quarterly sales of one article: CMP, mean exp(centre)"
+    return _fit_and_show(Recipe("sales"), datasets.sales(), options.out, options, title)
 
 
 def run_fit_cmp(options: argparse.Namespace) -> int:
