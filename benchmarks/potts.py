@@ -37,9 +37,12 @@ from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_with
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.moments import statistics_of_marginals
+from pymc_bayessum.graphs.pseudo import pseudo_mode
 from pymc_bayessum.graphs.samplers import sample_exact, sample_states
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.anchored import Data, NormalPrior, default_anchored
 from pymc_bayessum.normalizers.anchored import anchored as anchored_rule_of
+from pymc_bayessum.normalizers.anchored.averages import gradients
 
 console = Console(width=150)
 
@@ -787,6 +790,118 @@ def add_lattice(table: Table, side: int, name: str, n_states: int, coupling: flo
     )
 
 
+# --- H: networks of many items ------------------------------------------------------------------
+
+
+def exact_gradients(layout: PottsLayout, points: np.ndarray) -> np.ndarray:
+    """Mean statistics by listing all states, at coordinates."""
+    coordinates = identifiable(layout)
+    plan = plan_within(layout, Budget.ON_REQUEST)
+    assert plan is not None
+    found = []
+    for point in points:
+        h, J = layout.unflatten(coordinates.parameters(point))
+        _, sites, pairs = plan.marginals(*layout.expand(h, J))
+        found.append(coordinates.select @ statistics_of_marginals(layout, sites, pairs))
+    return np.array(found)
+
+
+def pseudo_sds(layout: PottsLayout, x: np.ndarray, point: np.ndarray, prior: NormalPrior) -> Any:
+    """Sds that the curvature of a pseudo-likelihood of spins has at its mode."""
+    spins = 2.0 * x - 1.0
+    h, J = layout.unflatten(identifiable(layout).parameters(point))
+    n_sites, edges = layout.n_sites, layout.edges
+    full = np.zeros((n_sites, n_sites))
+    full[edges[:, 0], edges[:, 1]] = full[edges[:, 1], edges[:, 0]] = J
+    # Minus the second derivative of log p(x_i | rest) in its local field.
+    bend = 1.0 / np.cosh(h + spins @ full) ** 2
+    curvature = prior.precision.copy()
+    for i in range(n_sites):
+        inputs = np.zeros((len(x), n_sites + len(edges)))
+        inputs[:, i] = 1.0
+        at, other = edges == i, spins[:, edges[:, ::-1]]
+        inputs[:, n_sites:] = np.where(at.any(axis=1), (other * at).sum(axis=2), 0.0)
+        curvature += (inputs * bend[:, i, None]).T @ inputs
+    return np.sqrt(np.diag(np.linalg.inv(curvature)))
+
+
+def networks(quick: bool) -> None:
+    table = Table(
+        title="H. networks of spins, anchored by force, against listing: errors of posterior means "
+        "in sds and of sds, from exact gradients at points of the posterior; sds of the "
+        "pseudo-likelihood's posterior over the exact ones"
+    )
+    for column in (
+        "items",
+        "rows",
+        "parameters",
+        "set-up, s",
+        "predicted",
+        "shift, rms",
+        "largest",
+        "sd / exact sd",
+        "worst",
+        "pseudo sd / exact sd",
+        "worst",
+        "flagged",
+    ):
+        table.add_column(column, justify="right")
+    cases = [(12, 500, 60), (15, 1000, 60)] if quick else NETWORKS
+    for n_items, n_rows, n_points in cases:
+        add_network(table, n_items, n_rows, n_points)
+    console.print(table)
+
+
+#: Items, rows and points at which states are listed.
+NETWORKS = [
+    (15, 500, 200),
+    (20, 500, 200),
+    (20, 1000, 200),
+    (20, 5000, 200),
+    (25, 1000, 100),
+]
+
+
+def add_network(table: Table, n_items: int, n_rows: int, n_points: int) -> None:
+    layout = PottsLayout(n_items, 2, pbs.graphs.complete(n_items), "full", "edge", spins=True)
+    rng = np.random.default_rng(n_items + n_rows)
+    J = rng.normal(0.0, 0.3, layout.n_edges) * (rng.random(layout.n_edges) < 0.3)
+    x = sample_states(layout, rng.normal(0.0, 0.5, n_items), J, n_rows, rng, 400, "gibbs")
+    coordinates = identifiable(layout)
+    size = coordinates.size
+    prior = NormalPrior(np.zeros(size), np.eye(size))
+    data = Data(layout.mean_statistics(x), n_rows)
+    start = pseudo_mode(layout, x, coordinates, prior)[0]
+    rule, seconds = clock(
+        default_anchored, PottsFamily(layout), data, coordinates, prior, start, rng=rng, chains=x,
+        progressbar=False, kind=AnchoredRule,
+    )  # fmt: skip
+    centre = coordinates.of(rule.centre)
+    covariance = np.linalg.inv(n_rows * rule.mean_and_covariance(centre)[1] + prior.precision)
+    sds = np.sqrt(np.diag(covariance))
+    points = rng.multivariate_normal(centre, covariance, size=n_points)
+    left = n_rows * (gradients(rule, points) - exact_gradients(layout, points))
+    moved = left @ covariance / sds
+    shift = moved.mean(axis=0)
+    # Stein's identity: the change of a variance is the covariance of parameter and slope.
+    stretch = 0.5 * np.mean((points - centre) / sds * moved, axis=0)
+    pseudo = pseudo_sds(layout, x, start, prior) / (sds * (1.0 + stretch))
+    table.add_row(
+        str(n_items),
+        str(n_rows),
+        str(size),
+        f"{seconds:.1f}",
+        "" if rule.precision is None else f"{rule.precision.mean:.3f}",
+        f"{np.sqrt(np.mean(shift**2)):.3f}",
+        f"{np.abs(shift).max():.3f}",
+        f"{1.0 / (1.0 + stretch.mean()):.3f}",
+        f"{1.0 / (1.0 + stretch[np.argmax(np.abs(stretch))]):.3f}",
+        f"{pseudo.mean():.3f}",
+        f"{pseudo.min():.3f}",
+        str(rule.report()["flagged"]),
+    )
+
+
 SECTIONS = {
     "A": one_value,
     "X": elimination_times,
@@ -796,6 +911,7 @@ SECTIONS = {
     "E": sequences,
     "F": recovery,
     "G": lattice_growth,
+    "H": networks,
 }
 
 

@@ -1,17 +1,54 @@
 """Directions of theta that change the probabilities of a Potts model."""
 
+from typing import Any
+
 import numpy as np
+from scipy import sparse
 
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.normalizers.coordinates import Coordinates, independent, plain, subset
+from pymc_bayessum.normalizers.coordinates import Coordinates, independent, plain, subset, within
 
-__all__ = ["identifiable"]
+__all__ = ["identifiable", "spanned"]
 
 #: Longest parameter vector whose redundancies are found numerically.
 NUMERIC_LIMIT = 800
+#: Longest parameter vector for which square matrices are made before it is reduced.
+DENSE_LIMIT = 2000
 
 
-def identifiable(layout: PottsLayout) -> Coordinates:
+def spanned(layout: PottsLayout, draws: np.ndarray) -> Coordinates:
+    """Coordinates of the affine subspace that draws of a prior span.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    draws : ndarray, shape (K, d)
+        Parameter vectors. Fields of a large image may depend on a few numbers only.
+
+    Returns
+    -------
+    Coordinates
+
+    Examples
+    --------
+    Fields of 3600 sites that are a multiple of one covariate, and one coupling:
+
+    >>> import numpy as np
+    >>> from pymc_bayessum import graphs
+    >>> layout = PottsLayout(3600, 2, graphs.grid(60, 60), "full", "scalar", spins=True)
+    >>> rng = np.random.default_rng(0)
+    >>> fields = rng.normal(size=(20, 1)) * rng.normal(size=3600)
+    >>> spanned(layout, np.hstack([fields, rng.normal(size=(20, 1))])).size
+    2
+    """
+    if layout.n_parameters <= DENSE_LIMIT or layout.coupling_kind == "full":
+        return within(identifiable(layout), draws)
+    all_of_them = identifiable(layout, long=True)
+    found = within(all_of_them, draws)
+    return identifiable(layout) if found is all_of_them else found
+
+
+def identifiable(layout: PottsLayout, long: bool = False) -> Coordinates:
     """Coordinates without the directions of theta that leave all probabilities unchanged.
 
     The statistics that stay are a subset of all: for fields and couplings in full, those of
@@ -20,6 +57,8 @@ def identifiable(layout: PottsLayout) -> Coordinates:
     Parameters
     ----------
     layout : PottsLayout
+    long : bool
+        Whether to keep maps sparse, see :func:`spanned`.
 
     Returns
     -------
@@ -36,17 +75,17 @@ def identifiable(layout: PottsLayout) -> Coordinates:
     d = layout.n_parameters
     if layout.field_kind == "full" and layout.coupling_kind in ("full", "none", "edge", "scalar"):
         if layout.spins:
-            return plain(d)
-        return subset(*_without_first_state(layout))
+            return plain(d, long)
+        return subset(*_without_first_state(layout, long))
     if d > NUMERIC_LIMIT:
-        return plain(d)
+        return plain(d, long)
     states = np.random.default_rng(0).integers(0, layout.n_states, (4 * d + 40, layout.n_sites))
     # Aligned neighbours are rare among random states of many sites; constant rows add them.
     states[: layout.n_states] = np.arange(layout.n_states)[:, None]
     return independent(layout.statistics(states))
 
 
-def _without_first_state(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _without_first_state(layout: PottsLayout, long: bool) -> tuple[np.ndarray, Any, np.ndarray]:
     """Write every statistic as an affine function of those that do not mention state 0."""
     n_sites, n_states, n_edges = layout.n_sites, layout.n_states, layout.n_edges
     d = layout.n_parameters
@@ -62,7 +101,7 @@ def _without_first_state(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, n
     order = np.concatenate(kept)
     column = np.full(d, -1)
     column[order] = np.arange(len(order))
-    affine = np.zeros((d, len(order)))
+    affine: Any = sparse.lil_array((d, len(order))) if long else np.zeros((d, len(order)))
     constant = np.zeros(d)
     affine[order, np.arange(len(order))] = 1.0
     constant[site[:, 0]] = 1.0
@@ -80,4 +119,4 @@ def _without_first_state(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, n
                 affine[pair[:, 0, b], column[pair[:, a, b]]] = -1.0
                 affine[pair[:, 0, 0], column[pair[:, a, b]]] = 1.0
         constant[pair[:, 0, 0]] = 1.0
-    return order, affine, constant
+    return order, affine.tocsr() if long else affine, constant

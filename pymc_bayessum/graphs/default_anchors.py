@@ -13,14 +13,13 @@ from pytensor.graph.basic import Variable
 
 from pymc_bayessum.arguments import as_generator
 from pymc_bayessum.graphs.anchors import AnchoredRule
-from pymc_bayessum.graphs.coordinates import identifiable
+from pymc_bayessum.graphs.coordinates import identifiable, spanned
 from pymc_bayessum.graphs.estimates import data_rows
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.pseudo import pseudo_mode
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
-from pymc_bayessum.normalizers.coordinates import within
 
 __all__ = ["default_rule", "prior_draws"]
 
@@ -82,9 +81,7 @@ def default_rule(
         )
     states = layout.encode(data_rows(layout, rows))
     draws = prior_draws(layout, h, J)
-    coordinates = identifiable(layout)
-    if draws is not None:
-        coordinates = within(coordinates, draws)
+    coordinates = identifiable(layout) if draws is None else spanned(layout, draws)
     prior = matched_prior(coordinates, draws)
     start = pseudo_mode(layout, states, coordinates, prior)[0] if coordinates.size else None
     return default_anchored(

@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 __all__ = ["Coordinates", "independent", "plain", "subset", "within"]
+
+#: Combinations of what lies outside of a subspace that are looked at.
+CHECKS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,7 @@ class Coordinates:
     @property
     def size(self) -> int:
         """Number of coordinates, r."""
-        return len(self.read)
+        return self.read.shape[0]
 
     def of(self, theta: np.ndarray) -> np.ndarray:
         """Coordinates of parameter vectors, shape (..., r)."""
@@ -69,12 +73,14 @@ class Coordinates:
         return statistics @ self.select.T, statistics @ self.row_origin
 
 
-def plain(n_parameters: int) -> Coordinates:
+def plain(n_parameters: int, long: bool = False) -> Coordinates:
     """Coordinates that change nothing.
 
     Parameters
     ----------
     n_parameters : int
+    long : bool
+        Whether to keep maps sparse: for vectors of many thousands, to be reduced by :func:`within`.
 
     Returns
     -------
@@ -85,7 +91,8 @@ def plain(n_parameters: int) -> Coordinates:
     >>> plain(3).size
     3
     """
-    zero, one = np.zeros(n_parameters), np.eye(n_parameters)
+    zero = np.zeros(n_parameters)
+    one: Any = sparse.eye_array(n_parameters, format="csr") if long else np.eye(n_parameters)
     return Coordinates(one, zero, one, zero, zero, one, zero)
 
 
@@ -135,7 +142,7 @@ def subset(kept: np.ndarray, affine: np.ndarray, constant: np.ndarray) -> Coordi
     kept : ndarray of int, shape (r,)
         Which statistics stay.
     affine, constant : ndarray, shapes (d, r), (d,)
-        ``phi = affine @ phi[kept] + constant``.
+        ``phi = affine @ phi[kept] + constant``. With a sparse array all maps are sparse.
 
     Returns
     -------
@@ -148,8 +155,9 @@ def subset(kept: np.ndarray, affine: np.ndarray, constant: np.ndarray) -> Coordi
     1
     """
     size, d = len(kept), len(constant)
-    select = np.zeros((size, d))
-    select[np.arange(size), kept] = 1.0
+    select: Any = sparse.csr_array((np.ones(size), (np.arange(size), kept)), shape=(size, d))
+    if not sparse.issparse(affine):
+        select = select.toarray()
     zero = np.zeros(d)
     return Coordinates(affine.T, np.zeros(size), select, zero, constant, select.T.copy(), zero)
 
@@ -187,6 +195,11 @@ def within(coordinates: Coordinates, parameters: np.ndarray, tol: float = 1e-8) 
     if rank >= coordinates.size or rank >= len(found) - 1:
         return coordinates
     basis = directions[:rank]
+    # A few combinations of what lies outside show whether there is something.
+    checks = np.eye(coordinates.size)
+    if coordinates.size > CHECKS:
+        checks = np.random.default_rng(0).normal(size=(CHECKS, coordinates.size))
+    checks = checks - (checks @ basis.T) @ basis
     return Coordinates(
         read=basis @ coordinates.read,
         read_origin=basis @ (coordinates.read_origin - origin),
@@ -195,11 +208,6 @@ def within(coordinates: Coordinates, parameters: np.ndarray, tol: float = 1e-8) 
         tilt=coordinates.tilt,
         lift=coordinates.lift @ basis.T,
         lift_origin=coordinates.lift @ origin + coordinates.lift_origin,
-        outside=_outside(basis, coordinates.read),
-        outside_origin=_outside(basis, coordinates.read_origin - origin),
+        outside=checks @ coordinates.read,
+        outside_origin=checks @ (coordinates.read_origin - origin),
     )
-
-
-def _outside(basis: np.ndarray, vectors: Any) -> np.ndarray:
-    """Take off the part of vectors (along their first axis) that lies in the subspace."""
-    return vectors - basis.T @ (basis @ vectors)

@@ -1,5 +1,6 @@
 """One anchor for many parameters, put right by averages over the posterior, against listing."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored.averages import gradients
 from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored
+from pymc_bayessum.normalizers.anchored.laplace import laplace_mean
+from pymc_bayessum.normalizers.anchored.posterior import posterior_sets
 from pymc_bayessum.normalizers.anchored.reference import AveragedReference
 from pymc_bayessum.normalizers.anchored.rule import Slope
 from pymc_bayessum.normalizers.protocol import Asked
@@ -87,6 +90,33 @@ def test_report_and_error_agree(rule):
     assert not report["flagged"]
     assert report["mean_error"] == rule.precision.mean
     assert "posterior" in report["method"]
+
+
+def test_points_follow_the_rule(rule, data):
+    """Stein: the mean slope of the log density is zero, and its covariance the precision."""
+    about = laplace_mean(rule, data[1], PRIOR)
+    sets = posterior_sets(rule, data[1], PRIOR, about, np.random.default_rng(5))
+    points = np.concatenate(list(itertools.islice(sets, 5)))
+    slope = ROWS * (COORDINATES.select @ data[1].mean - gradients(rule, points))
+    slope -= (points - PRIOR.mean) @ PRIOR.precision
+    standard = slope @ np.linalg.cholesky(np.linalg.inv(about.precision))
+    assert np.sqrt(np.mean(standard.mean(axis=0) ** 2)) < 0.08
+    assert abs(np.mean(standard**2) - 1.0) < 0.1
+
+
+def test_an_item_that_never_varies_is_flagged(data):
+    """Nothing tells of its couplings: the posterior is as wide as the prior, and not normal."""
+    states = data[0].copy()
+    states[:, 0] = 1
+    with pytest.warns(UserWarning, match="may be poor: draws may leave"):
+        rule = default_anchored(
+            FAMILY, Data(LAYOUT.mean_statistics(states), ROWS), COORDINATES, PRIOR,
+            rng=np.random.default_rng(2), chains=states, progressbar=False, kind=AnchoredRule,
+        )  # fmt: skip
+    assert rule.report()["flagged"]
+    # Where its other state is drawn too.
+    assert len(rule.anchors) == 2
+    assert rule.anchors[1, 0] < rule.anchors[0, 0]
 
 
 def asked(points):

@@ -40,22 +40,23 @@ __all__ = [
     "balanced",
     "curvature_of",
     "gradients",
-    "mirrored",
     "model_averages",
 ]
 
+#: Points in a set, in batches of neighbours.
+SET = 100
 #: Chains at each point,
 CHAINS = 50
 #: sweeps with which they forget the point they came from,
 BURN_IN = 50
 #: and draws of each of them.
 ROUNDS = 10
-#: Pairs of points in a set; a set is as many as there are batches, or a multiple.
-PAIRS = 50
 #: Draws for each parameter that tell the curvature.
 CURVATURE_EACH = 200
 #: Draws at which the target is given up.
 MOST_DRAWS = 1_500_000
+#: Times the target that would be left then, from which on it is given up at once.
+HOPELESS = 4.0
 #: Points at which the curvature of a rule is computed.
 BEND_POINTS = 40
 
@@ -66,7 +67,7 @@ class Averages(NamedTuple):
     Attributes
     ----------
     points : ndarray, shape (S, r)
-        Coordinates: pairs that mirror each other.
+        Coordinates.
     means : ndarray, shape (S, r)
         Mean statistics at each.
     covariance : ndarray, shape (r, r)
@@ -92,18 +93,6 @@ class Averages(NamedTuple):
             self.n_draws + other.n_draws,
             n_bends,
         )
-
-
-def mirrored(points: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """Return each point with its mirror image: what is linear in them averages out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mirrored(np.array([[1.0], [3.0]]), np.array([2.0])).tolist()
-    [[1.0], [3.0], [3.0], [1.0]]
-    """
-    return np.stack([points, 2.0 * centre - points], axis=1).reshape(-1, points.shape[1])
 
 
 def model_averages(
@@ -206,7 +195,7 @@ def averages_until(
     rule : Anchored
         What the averages are compared with.
     sets : iterator of ndarray, shapes (S, r)
-        Points, pair by pair.
+        A hundred points each, those that are correlated next to each other.
     precision : ndarray, shape (r, r)
         Inverse covariance of the posterior.
     n_rows : float
@@ -233,7 +222,9 @@ def averages_until(
         found = new if found is None else found.joined(new)
         error = _mean_error(_left(rule, found), precision, n_rows)
         enough = error <= target and found.n_bends >= n_bends
-        if enough or found.n_draws >= MOST_DRAWS:
+        # The error falls with the root of the draws; if it cannot fall far enough no more are made.
+        hopeless = error * np.sqrt(found.n_draws / MOST_DRAWS) > HOPELESS * target
+        if enough or hopeless or found.n_draws >= MOST_DRAWS:
             return found, error
 
 
@@ -249,7 +240,7 @@ def gradients(rule: Anchored, points: np.ndarray) -> np.ndarray:
 def _left(rule: Anchored, averages: Averages) -> np.ndarray:
     """Return what the gradients of a rule lack, in batches of points, (B, r)."""
     left = averages.means - gradients(rule, averages.points)
-    return left.reshape(N_BATCHES, -1, left.shape[1]).mean(axis=1)
+    return left.reshape(-1, N_BATCHES, SET // N_BATCHES, left.shape[1]).mean(axis=(0, 2))
 
 
 def _mean_error(batches: np.ndarray, precision: np.ndarray, n_rows: float) -> float:

@@ -6,23 +6,22 @@ many get one, at the mode.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from pymc_bayessum.normalizers.anchored.averages import (
     CURVATURE_EACH,
-    PAIRS,
     averages_until,
     balanced,
-    mirrored,
 )
 from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, NormalPrior, climb
 from pymc_bayessum.normalizers.anchored.draws import Walk, chains_for
 from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
-from pymc_bayessum.normalizers.anchored.laplace import Expanded, laplace_mean
+from pymc_bayessum.normalizers.anchored.laplace import laplace_mean, rare_point
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
+from pymc_bayessum.normalizers.anchored.posterior import posterior_sets
 from pymc_bayessum.normalizers.anchored.precision import posterior_precision
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored, combined, split
 from pymc_bayessum.normalizers.anchored.target import TARGET, Precision
@@ -214,50 +213,48 @@ def _balanced_at_the_mean[A: Anchored](
 ) -> tuple[A, bool]:
     """One anchor at the posterior mean, put right by averages around it; whether it is near."""
     family, coordinates = mode.rule.family, mode.rule.coordinates
-    point, states = laplace_mean(mode.rule, data, prior).mean, mode.rule.states
+    n_bends = BENDS_EACH * coordinates.size
+    posterior, rule = laplace_mean(mode.rule, data, prior), mode.rule
     for _ in range(MOST_PASSES):
-        theta = coordinates.parameters(point)
-        method = moment_method(family, theta, None)
-        n_bends = BENDS_EACH * coordinates.size
-        walk = Walk(
-            family,
-            theta,
-            coordinates,
-            rng,
-            start=states,
-            means=None if method == "exact" else method,
-            curvature=n_bends,
-        )
-        kept = -(-5 * n // (4 * walk.n_chains))
-        walk.draw(kept)
-        walk.draw(-(-n_bends // walk.n_chains) - kept, every=n_bends)
+        raised = rare_point(rule, posterior, data, prior)
+        points = [posterior.mean] if raised is None else [posterior.mean, raised]
+        anchors = coordinates.parameters(np.stack(points))
+        method = moment_method(family, anchors[0], None)
+        walks = [
+            Walk(
+                family,
+                anchor,
+                coordinates,
+                rng,
+                start=rule.states,
+                means=None if method == "exact" or place else method,
+                curvature=0 if place else n_bends,
+            )
+            for place, anchor in enumerate(anchors)
+        ]
+        each = n // len(walks)
+        kept = -(-5 * each // (4 * walks[0].n_chains))
+        for walk in walks:
+            walk.draw(kept)
+        walks[0].draw(-(-n_bends // walks[0].n_chains) - kept, every=n_bends)
         rule = combined(
-            [walk], anchor_moments(walk, method), n, n // 4, rng=rng, anchors=theta[None],
+            walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
             constant=_is_exact(family), kind=type(mode.rule),
         )  # fmt: skip
         posterior = laplace_mean(rule, data, prior)
-        point, states = posterior.mean, rule.states
-        v = rule.v(coordinates.parameters(point))
-        report(f"one anchor, {rule.n_nodes} draws: V = {v:.2g} to the posterior mean")
+        v = rule.v(coordinates.parameters(posterior.mean))
+        report(f"{len(walks)} anchors, {rule.n_nodes} draws: V = {v:.2g} to the posterior mean")
         if v <= NEAR:
             break
     n_bends = CURVATURE_EACH * coordinates.size
     averages, error = averages_until(
-        rule, _normal_points(posterior, rng), posterior.precision, data.n_rows,
-        MARGIN * target.mean, thin=walk.thin, start=states, rng=rng, n_bends=n_bends,
+        rule, posterior_sets(rule, data, prior, posterior, rng), posterior.precision, data.n_rows,
+        MARGIN * target.mean, thin=walks[0].thin, start=rule.states, rng=rng, n_bends=n_bends,
     )  # fmt: skip
     # The inverse of a covariance is too large by that much.
     found = Precision(error, 0.5 * coordinates.size / averages.n_bends)
-    report(f"one anchor, {averages.n_draws} draws around it: within {error:.2g} sd")
+    report(f"{averages.n_draws} draws around the anchor: within {error:.2g} sd")
     return replace(balanced(rule, averages), precision=found), v <= V_LIMIT
-
-
-def _normal_points(posterior: Expanded, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Pairs of points of a normal approximation, set by set."""
-    root = np.linalg.cholesky(np.linalg.inv(posterior.precision))
-    while True:
-        standard = rng.normal(size=(PAIRS, len(root)))
-        yield mirrored(posterior.mean + standard @ root.T, posterior.mean)
 
 
 def _around_the_mode[A: Anchored](

@@ -93,7 +93,7 @@ class Estimated:
             exact = rule.family.exact_log_z(often=many)
             if exact is not None:
                 return Given(_over_batches(exact), "the exact sum")
-        if isinstance(rule, Anchored) and many and len(rule.anchors) == 1:
+        if isinstance(rule, Anchored) and many:
             return AveragedReference(rule, asked)
         return AnchoredReference(rule, asked)
 

@@ -17,7 +17,12 @@ import numpy as np
 from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior
 from pymc_bayessum.normalizers.anchored.rule import Anchored
 
-__all__ = ["Expanded", "laplace_mean"]
+__all__ = ["Expanded", "laplace_mean", "rare_point"]
+
+#: Rows that would show a statistic, in variance, below which it is rare;
+RARE_ROWS = 30.0
+#: and posterior sds by which its parameter is raised.
+RAISE = 2.0
 
 
 class Expanded(NamedTuple):
@@ -48,3 +53,30 @@ def laplace_mean(rule: Anchored, data: Data, prior: NormalPrior) -> Expanded:
     skewed = (share * (squares - share @ squares)) @ away
     step = np.linalg.solve(precision, slope - 0.5 * data.n_rows * skewed)
     return Expanded(anchor + step, precision)
+
+
+def rare_point(
+    rule: Anchored, about: Expanded, data: Data, prior: NormalPrior
+) -> np.ndarray | None:
+    """Return a point at which what is rare at the anchor is drawn more often; None if nothing is.
+
+    A statistic that hardly varies (a category nobody chose) is hardly among the draws at the
+    anchor, yet its parameter is free to grow until it is no longer rare.
+
+    Parameters
+    ----------
+    rule : Anchored
+    about : Expanded
+    data : Data
+    prior : NormalPrior
+    """
+    share = rule.nodes.share(rule.coordinates.of(rule.centre))
+    away = rule.nodes.rows - share @ rule.nodes.rows
+    rare = data.n_rows * (share @ away**2) < RARE_ROWS
+    if not rare.any():
+        return None
+    # Towards where it varies more; what was not drawn at all has been driven out by data.
+    skewed = share @ away**3
+    towards = np.sign(np.where(skewed == 0.0, prior.mean - about.mean, skewed))
+    sds = np.sqrt(np.diag(np.linalg.inv(about.precision)))
+    return about.mean + np.where(rare, RAISE * towards * sds, 0.0)

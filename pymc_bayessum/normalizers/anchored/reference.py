@@ -7,11 +7,10 @@ import numpy as np
 
 from pymc_bayessum.normalizers.anchored.averages import (
     CURVATURE_EACH,
-    PAIRS,
+    SET,
     averages_until,
     curvature_of,
     gradients,
-    mirrored,
 )
 from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
@@ -122,7 +121,7 @@ class AveragedReference:
         # A posterior that the data alone have made would have this V with so many rows.
         rows = coordinates.size / v
         self.averages, _ = averages_until(
-            rule, _sets(points, self.centre, asked.rng), rows * bend, rows, AVERAGED_ERROR,
+            rule, _sets(points, asked.rng), rows * bend, rows, AVERAGED_ERROR,
             thin=walk.thin, start=walk.states, rng=asked.rng,
             n_bends=CURVATURE_EACH * coordinates.size,
         )  # fmt: skip
@@ -143,12 +142,12 @@ class AveragedReference:
         )
 
 
-def _sets(points: np.ndarray, centre: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Pairs of posterior draws and their mirror images, set by set."""
+def _sets(points: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield posterior draws in sets, all of them in turn."""
     while True:
-        order = rng.permutation(np.resize(np.arange(len(points)), max(PAIRS, len(points))))
-        for first in range(0, len(order) - PAIRS + 1, PAIRS):
-            yield mirrored(points[order[first : first + PAIRS]], centre)
+        order = rng.permutation(len(points))
+        for part in np.array_split(order, -(-len(order) // SET)):
+            yield points[np.resize(part, SET)]
 
 
 def _doubt(variance: float) -> str | None:

@@ -490,10 +490,10 @@ def combined[A: Anchored](
     sizes = np.array([len(rows) for rows in inside], dtype=float)
     tests = held_out([part.rows for part in left], points, sizes, log_z)
     curvature = walks[0].covariance
-    if curvature is not None and len(walks) == 1:
+    if curvature is not None:
         own = np.cov(nodes.rows, rowvar=False, aweights=nodes.share(points[0]), ddof=0)
         nodes = stretched(nodes, points[0], own, curvature)
-        tests = tests._replace(covariances=curvature[None])
+        tests = tests._replace(covariances=np.stack([curvature, *tests.covariances[1:]]))
     known = NO_CONSTANT
     if constant and isinstance(family, OffersConstant):
         known = family.log_constant(anchors[0], rng)
