@@ -1,6 +1,7 @@
 """Normalising constants of discrete models inside PyMC, by Bayesian quadrature for sums."""
 
 from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, normalizers
+from pymc_bayessum.anchoring import anchor, keep_anchors
 from pymc_bayessum.counts import (
     CMP,
     CMPBinomial,
@@ -90,6 +91,7 @@ __all__ = [
     "Unnormalized",
     "ZeroInflatedCMP",
     "active_bayes_sum",
+    "anchor",
     "anchored_rule",
     "bambi_family",
     "baselines",
@@ -111,6 +113,7 @@ __all__ = [
     "fit_potts",
     "geometric_rule",
     "graphs",
+    "keep_anchors",
     "kernels",
     "ksd",
     "ksd_test",

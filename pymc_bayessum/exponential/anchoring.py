@@ -1,7 +1,7 @@
 """The anchored normaliser that a family's model gets by itself, from its data and its prior."""
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -19,7 +19,7 @@ from pymc_bayessum.normalizers.coordinates import Coordinates, independent, plai
 from pymc_bayessum.normalizers.family import OffersCoordinates
 from pymc_bayessum.progress import progress
 
-__all__ = ["anchor_family", "prior_draws"]
+__all__ = ["Prior", "anchor_family", "prior_draws", "prior_of"]
 
 #: Prior draws that tell which parameters a model has.
 PRIOR_DRAWS = 200
@@ -58,10 +58,40 @@ def prior_draws(theta: Any) -> np.ndarray | None:
     return drawn if np.isfinite(drawn).all() else None
 
 
+class Prior(NamedTuple):
+    """What is known of parameters a priori.
+
+    Attributes
+    ----------
+    draws : ndarray, shape (K, ..., d), or None
+    n_batch : int
+        Leading dimensions of one parameter array.
+    """
+
+    draws: np.ndarray | None
+    n_batch: int
+
+
+def prior_of(theta: Any) -> Prior:
+    """Draw from the prior of a model's parameters.
+
+    Parameters
+    ----------
+    theta : TensorVariable or array_like, shape (..., d)
+
+    Examples
+    --------
+    >>> prior_of(np.zeros((4, 2))).n_batch
+    1
+    """
+    ndim = theta.type.ndim if isinstance(theta, Variable) else np.ndim(theta)
+    return Prior(prior_draws(theta), ndim - 1)
+
+
 def anchor_family(
     family: Any,
     statistics: np.ndarray,
-    theta: Any,
+    about: Prior,
     *,
     rng: np.random.Generator,
     each: int | None = None,
@@ -74,8 +104,8 @@ def anchor_family(
     family : Family
     statistics : ndarray, shape (..., d)
         Of the observed states.
-    theta : TensorVariable or ndarray, shape (d,) or (..., d)
-        The model's parameters; its leading dimensions are those of the last ones of ``statistics``.
+    about : Prior
+        Of the model's parameters; their leading dimensions are the last ones of ``statistics``.
     rng : numpy.random.Generator
     each : int, optional
         Draws at each anchor; by default as many as the target error asks for.
@@ -86,12 +116,12 @@ def anchor_family(
     Anchored
     """
     size = statistics.shape[-1]
-    draws = prior_draws(theta)
+    draws = about.draws
     coordinates = _coordinates(family, size, rng)
     if draws is not None:
         coordinates = within(coordinates, draws.reshape(-1, size))
     prior = matched_prior(coordinates, None if draws is None else draws.reshape(-1, size))
-    groups = _groups(statistics, theta, draws)
+    groups = _groups(statistics, about)
     pooled = Data(statistics.reshape(-1, size).mean(axis=0), statistics.size // size)
     start = prior.mean
     if hasattr(family, "pseudo_mode") and coordinates.size and family.typical is not None:
@@ -157,10 +187,10 @@ def _coordinates(family: Any, size: int, rng: np.random.Generator) -> Coordinate
     return plain(size) if found.size == size else found
 
 
-def _groups(statistics: np.ndarray, theta: Any, draws: np.ndarray | None) -> list[Data]:
+def _groups(statistics: np.ndarray, about: Prior) -> list[Data]:
     """Return data of each set of rows that share their parameters, as prior draws tell."""
     size = statistics.shape[-1]
-    n_batch = np.ndim(draws) - 2 if draws is not None else theta.type.ndim - 1
+    draws, n_batch = about
     if n_batch == 0:
         return [Data(statistics.reshape(-1, size).mean(axis=0), statistics.size // size)]
     batch = statistics.shape[-1 - n_batch : -1]

@@ -1,17 +1,18 @@
 """Any discrete exponential family as a PyMC distribution."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numba
 import numpy as np
 import pytensor.tensor as pt
+import xarray as xr
 from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
 from pytensor.compile.mode import optdb
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
@@ -19,12 +20,15 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.anchoring.files import as_fields
 from pymc_bayessum.arguments import as_generator
-from pymc_bayessum.exponential.anchoring import anchor_family
+from pymc_bayessum.exponential.anchoring import Prior, anchor_family, prior_of
 from pymc_bayessum.exponential.family import Family
 from pymc_bayessum.exponential.listing import LARGEST_SUPPORT
 from pymc_bayessum.exponential.statistics import Statistics, numeric_statistics
+from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.anchored.rule import Anchored
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Normalizer
@@ -32,10 +36,12 @@ from pymc_bayessum.normalizers.protocol import Normalizer
 __all__ = [
     "ExponentialFamily",
     "ExponentialFamilyRV",
+    "FamilyAnchors",
     "FamilyDistribution",
     "as_theta",
     "choose_normalizer",
     "draw_states",
+    "is_renewable",
     "require_rows",
 ]
 
@@ -55,14 +61,20 @@ class ExponentialFamilyRV(RandomVariable):
     def __init__(
         self,
         family: Any,
-        normalizer: Normalizer | None,
-        known: Normalizer | None = None,
+        normalizer: Normalizer | Anchorage | None,
+        known: Normalizer | Anchorage | None = None,
         **kwargs: Any,
     ) -> None:
         self.family, self.normalizer, self.known = family, normalizer, known
         state = ",".join(map(str, family.state_shape))
         kwargs.setdefault("signature", f"({family.n_statistics})->({state})")
         super().__init__(**kwargs)
+
+    def anchors(self, theta: Any, random_seed: Any, progressbar: bool) -> Any:
+        """Return how to anchor it with this prior; None where it has no use for anchors."""
+        if not is_renewable(self.normalizer):
+            return None
+        return FamilyAnchors(self.family, prior_of(theta), random_seed, progressbar)
 
     def rng_fn(self, rng: np.random.Generator, theta: Any, size: Any) -> np.ndarray:
         """Draw all states of one parameter vector together."""
@@ -110,13 +122,14 @@ def exponential_family_logp(
 ) -> Any:
     """Return theta . phi(x) - log Z(theta), -inf for what is no state."""
     (value,) = values
-    if op.normalizer is None:
+    normalizer, value = resolved(op.normalizer, value)
+    if normalizer is None:
         raise ValueError(_no_normalizer(op.family))
     while theta.type.ndim > 1 and theta.type.broadcastable[0]:
         theta = theta[0]
-    level = _once_a_group(op.normalizer, theta)
+    level = _once_a_group(normalizer, theta)
     if op.known is not None:
-        energy, valid = log_z(op.known, theta), pt.constant(True)
+        energy, valid = log_z(resolved(op.known, value)[0], theta), pt.constant(True)
     else:
         value = pt.as_tensor_variable(value)
         if isinstance(value, Constant):
@@ -157,7 +170,8 @@ def _no_normalizer(family: Any) -> str:
     return (
         "the states cannot be listed (there are more than "
         f"{LARGEST_SUPPORT}, or they are not known), so that the normaliser has to be anchored "
-        "near the posterior: pass observed=, or a normalizer=; to draw only, use .dist(...)"
+        "near the posterior: at the data of a model (observed=, pm.observe or pbs.anchor), or by a "
+        "normalizer= that is given"
     )
 
 
@@ -240,64 +254,82 @@ def _known_length(theta: TensorVariable) -> int | None:
 
 
 def _numbers(observed: Any) -> np.ndarray | None:
-    """Observed data as an array, where they are known."""
+    """Observed data as an array, where they are known; of minibatches any one."""
     if observed is None:
         return None
-    if isinstance(observed, SharedVariable):
-        return np.asarray(observed.get_value())
-    if isinstance(observed, Variable):
-        return np.asarray(observed.eval(mode="FAST_COMPILE"))
     if np.ma.isMaskedArray(observed) and np.ma.getmaskarray(observed).any():
         raise ValueError(
             "observed states must be known as a whole: leave rows with missing parts out"
         )
-    return np.asarray(observed)
+    data = known_data(observed)
+    return np.asarray(observed.eval(mode="FAST_COMPILE")) if data is None else data
 
 
-def choose_normalizer(
-    family: Any, normalizer: Any, data: np.ndarray | None, theta: Any, random_seed: Any
-) -> Normalizer | None:
-    """Find the normaliser of a model: the one given, the exact one, or an anchored one.
+def choose_normalizer(family: Any, normalizer: Any) -> Any:
+    """Find the normaliser of a model where that needs no data: the one given, or the exact one.
 
     Parameters
     ----------
     family : Family
-    normalizer : None, "exact", "anchored" or Normalizer
-    data : ndarray, shape (..., *state), or None
-    theta : TensorVariable
-    random_seed : None, int or numpy.random.Generator
+    normalizer : None, "exact", "anchored", Normalizer or Anchorage
 
     Returns
     -------
-    Normalizer or None
-        None where it has to be anchored and there are no data.
+    Normalizer, Anchorage or None
+        None where it has to be anchored.
     """
-    if isinstance(normalizer, str):
-        if normalizer not in ("exact", "anchored"):
-            raise ValueError(
-                f"normalizer must be None, 'exact', 'anchored' or a normaliser, got {normalizer!r}"
-            )
-    elif isinstance(normalizer, Normalizer):
+    if isinstance(normalizer, Normalizer | Anchorage):
         return normalizer
-    elif normalizer is not None:
-        raise TypeError(
-            f"normalizer must be None, 'exact', 'anchored' or a normaliser, got {normalizer!r}"
-        )
-    if isinstance(family, Family) and (data is not None or family.listing is not None):
+    wanted = f"must be None, 'exact', 'anchored' or a normaliser, got {normalizer!r}"
+    if isinstance(normalizer, str) and normalizer not in ("exact", "anchored"):
+        raise ValueError(f"normalizer {wanted}")
+    if not isinstance(normalizer, str | None):
+        raise TypeError(f"normalizer {wanted}")
+    if isinstance(family, Family) and family.listing is not None:
         family.require_independent()
-    if normalizer != "anchored":
-        exact = family.exact
-        if exact is not None:
-            return exact
-        if normalizer == "exact":
-            raise ValueError(f"normalizer='exact': {_no_normalizer(family)}")
-    if data is None:
+    if normalizer == "anchored":
         return None
-    statistics, _ = numeric_statistics(family, data)
-    rng = as_generator(random_seed)
-    if isinstance(family, Family):
+    if normalizer == "exact" and family.exact is None:
+        raise ValueError(f"normalizer='exact': {_no_normalizer(family)}")
+    return family.exact
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyAnchors:
+    """How a family's model is anchored at data that are not known before it is asked.
+
+    Attributes
+    ----------
+    family : Family
+    prior : Prior
+        Of the parameters.
+    random_seed : None, int or numpy.random.Generator
+    progressbar : bool
+    """
+
+    family: Family
+    prior: Prior = field(repr=False)
+    random_seed: Any = 0
+    progressbar: bool = True
+
+    def __call__(self, data: np.ndarray) -> Normalizer:
+        """Anchor at states, from which chains start as well."""
+        family = with_data(self.family, data)
+        rng = as_generator(self.random_seed)
         family.require_reaction(rng)
-    return Estimated(anchor_family(family, statistics, theta, rng=rng))
+        statistics, _ = numeric_statistics(family, data)
+        bar = self.progressbar
+        return Estimated(anchor_family(family, statistics, self.prior, rng=rng, progressbar=bar))
+
+    def restored(self, dataset: xr.Dataset) -> Normalizer:
+        """Return the anchors that a dataset holds."""
+        return Estimated(Anchored(family=self.family, **as_fields(dataset, self.family)))
+
+
+def is_renewable(normalizer: Any) -> bool:
+    """Whether a normaliser is anchored, or has still to be."""
+    rule = getattr(normalizer, "rule", None)
+    return normalizer is None or isinstance(normalizer, Anchorage) or isinstance(rule, Anchored)
 
 
 def draw_states(
@@ -392,13 +424,19 @@ class ExponentialFamily(FamilyDistribution):
         data = _numbers(kwargs.get("observed"))
         family = _require_family(family)
         if data is not None:
-            family = _with_data(name, family, data)
+            try:
+                family = with_data(family, data)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
         theta = as_theta(theta, _require_states(family))
         if data is not None:
             require_rows(name, theta, data.shape[: data.ndim - len(family.state_shape)])
-        found = choose_normalizer(family, normalizer, data, theta, random_seed)
+            if not isinstance(normalizer, Normalizer):
+                family.require_independent()
+        found = choose_normalizer(family, normalizer)
         if found is None:
-            raise ValueError(f"{name}: {_no_normalizer(family)}")
+            build = FamilyAnchors(family, prior_of(theta), random_seed)
+            found = Anchorage(build) if data is None else Anchorage.at(build, data)
         return super().__new__(cls, name, theta, family=family, normalizer=found, **kwargs)
 
     @classmethod
@@ -406,7 +444,7 @@ class ExponentialFamily(FamilyDistribution):
         """Create the distribution outside of a model; arguments as above without the name."""
         family = _require_states(_require_family(family))
         theta = as_theta(theta, family)
-        op = cls.rv_type(family, choose_normalizer(family, normalizer, None, theta, None))
+        op = cls.rv_type(family, choose_normalizer(family, normalizer))
         return super().dist([theta], op=op, **kwargs)
 
 
@@ -422,17 +460,17 @@ def _require_states(family: Family) -> Family:
     return family
 
 
-def _with_data(name: str, family: Family, data: np.ndarray) -> Family:
-    """Check observed states, and let chains start there."""
+def with_data(family: Family, data: np.ndarray) -> Family:
+    """Check observed states, and return the family with chains that start there."""
     shape = family.state_shape
     if shape is None:
         shape = data.shape[-1:]
     if data.ndim < len(shape) or data.shape[data.ndim - len(shape) :] != shape or not data.size:
-        raise ValueError(f"{name}: observed states must have shape {shape}, got {data.shape}")
+        raise ValueError(f"observed states must have shape {shape}, got {data.shape}")
     rows = data.reshape(-1, *shape)
     inside = family.valid(rows)
     if not inside.all():
         raise ValueError(
-            f"{name}: observed state {rows[~inside][0].tolist()} is not in the family's support"
+            f"observed state {rows[~inside][0].tolist()} is not in the family's support"
         )
     return family.starting_at(rows[:: max(1, len(rows) // 500)])

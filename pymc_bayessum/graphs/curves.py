@@ -8,7 +8,6 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.arguments import as_generator, real
-from pymc_bayessum.graphs.default_anchors import prior_draws
 from pymc_bayessum.graphs.estimates import model_layout, numeric_parameters, symbolic_parameters
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
@@ -142,17 +141,15 @@ def curve_rule(
 
 
 def hidden_rule(
-    name: str, layout: PottsLayout, h: Any, J: Any, *, rng: Any = 0, progressbar: bool = True
+    layout: PottsLayout, draws: np.ndarray | None, *, rng: Any = 0, progressbar: bool = True
 ) -> GraphNormalizer:
     """Build the normaliser of labels that are not observed, from the prior of their coupling.
 
     Parameters
     ----------
-    name : str
-        Of the variable, for messages.
     layout : PottsLayout
-    h, J : TensorVariable or array_like
-        The model's parameters, of the layout's shapes.
+    draws : ndarray, shape (K, d), or None
+        Of the prior of the model's parameters; None where it cannot be drawn from.
     rng : None, int or numpy.random.Generator
         The same curve is found every time by default.
     progressbar : bool
@@ -166,13 +163,12 @@ def hidden_rule(
     ValueError
         Where more is free than one coupling, or its prior cannot be drawn from.
     """
-    if not isinstance(h, Variable) and not isinstance(J, Variable):
+    if draws is not None and not np.ptp(draws, axis=0).any():
         return FixedNormalizer(layout)
     simple = layout.field_kind != "full" and layout.coupling_kind == "scalar"
-    draws = prior_draws(layout, h, J) if simple else None
-    if draws is None or np.ptp(draws[:, :-1], axis=0).any():
+    if not simple or draws is None or np.ptp(draws[:, :-1], axis=0).any():
         raise ValueError(
-            f"{name} is not observed and its graph is too wide for exact sums: log Z is then "
+            "Of labels that stay hidden, on a graph too wide for exact sums, log Z is "
             "followed over the prior of one coupling, such as J = pm.HalfNormal('J'), with a "
             "field that is fixed and the same everywhere, or none. For all else pass "
             "normalizer=pbs.anchored_rule(...) at parameters you expect, or 'exact' where the "

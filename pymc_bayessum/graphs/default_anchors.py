@@ -21,7 +21,7 @@ from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
 
-__all__ = ["default_rule", "prior_draws"]
+__all__ = ["default_rule", "prior_draws", "rule_at"]
 
 #: Prior draws that tell which parameters a model has.
 PRIOR_DRAWS = 200
@@ -72,6 +72,13 @@ def default_rule(
     >>> len(default_rule(layout, x, progressbar=False).anchors)
     3
     """
+    return rule_at(layout, observed, prior_draws(layout, h, J), rng, progressbar)
+
+
+def rule_at(
+    layout: PottsLayout, observed: Any, draws: np.ndarray | None, rng: Any, progressbar: bool
+) -> AnchoredRule:
+    """Build the same from draws of the prior, (K, d)."""
     rows = np.asarray(observed)
     if rows.size == 0:
         raise ValueError(
@@ -80,7 +87,6 @@ def default_rule(
             "normalizer='exact' where the graph allows it"
         )
     states = layout.encode(data_rows(layout, rows))
-    draws = prior_draws(layout, h, J)
     coordinates = identifiable(layout) if draws is None else spanned(layout, draws)
     prior = matched_prior(coordinates, draws)
     start = pseudo_mode(layout, states, coordinates, prior)[0] if coordinates.size else None
@@ -112,7 +118,23 @@ def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:
 
 
 def prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
-    """Draw theta from the model's prior, shape (K, d); None where that is not possible."""
+    """Draw theta from the model's prior, shape (K, d); None where that is not possible.
+
+    Parameters
+    ----------
+    layout : PottsLayout
+    h, J : TensorVariable or array_like, or None
+
+    Returns
+    -------
+    ndarray or None
+
+    Examples
+    --------
+    >>> layout = PottsLayout(2, 2, [(0, 1)], "none", "scalar", spins=True)
+    >>> prior_draws(layout, None, pm.Normal.dist()).shape
+    (200, 1)
+    """
     given = [part for part in (h, J) if isinstance(part, Variable)]
     if h is None and J is None:
         return None

@@ -21,15 +21,16 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
-from pymc_bayessum.graphs.curves import hidden_rule
-from pymc_bayessum.graphs.default_anchors import default_rule
+from pymc_bayessum.graphs.default_anchors import prior_draws
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
 from pymc_bayessum.graphs.energies import row_logp
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.mixing import warn_of_memory
+from pymc_bayessum.graphs.model_anchors import PottsAnchors
 from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.rules.rule import Rule
 
@@ -47,7 +48,7 @@ class PottsRV(RandomVariable):
     def __init__(
         self,
         layout: PottsLayout,
-        normalizer: GraphNormalizer | None,
+        normalizer: GraphNormalizer | Anchorage | None,
         sweeps: int = SWEEPS,
         **kwargs: Any,
     ):
@@ -82,6 +83,14 @@ class PottsRV(RandomVariable):
             some = sample_states(layout, h[index], J[index], n_rows, rng, self.sweeps)
             draws[place] = layout.decode(some.astype(np.int64)).reshape(rows.shape)
         return draws
+
+    def anchors(self, h: Any, J: Any, random_seed: Any, progressbar: bool) -> PottsAnchors | None:
+        """Return how to anchor it with this prior; None where it has no use for anchors."""
+        renewable = self.normalizer is None or isinstance(self.normalizer, Anchorage | AnchoredRule)
+        if not renewable or _forbids(h, J):
+            return None
+        draws = prior_draws(self.layout, h, J)
+        return PottsAnchors(self.layout, draws, random_seed, progressbar)
 
     def __str__(self) -> str:
         """Name with the size of the graph."""
@@ -118,11 +127,12 @@ def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **
     """Return the energy of each row less log Z, which is computed once a set of parameters."""
     (value,) = values
     layout = op.layout
-    if op.normalizer is None:
+    normalizer, value = resolved(op.normalizer, value)
+    if normalizer is None:
         raise ValueError(_no_normalizer(layout))
     h, J = _drop_single(h, len(layout.field_shape)), _drop_single(J, len(layout.coupling_shape))
-    log_z = _log_z(op.normalizer, layout, h, J)
-    return row_logp(layout, value, h, J, log_z, op.normalizer.is_absolute)
+    log_z = _log_z(normalizer, layout, h, J)
+    return row_logp(layout, value, h, J, log_z, normalizer.is_absolute)
 
 
 def _drop_single(value: Any, n_core: int) -> Any:
@@ -203,9 +213,9 @@ def _no_normalizer(layout: PottsLayout) -> str:
     return (
         f"normalizer=None is exact only while it is affordable: this graph has elimination width "
         f"{width}, {entries:.2g} table entries with {layout.n_states} states, the limit is "
-        f"{Budget.EVERY_STEP:.2g}. Pass observed= (an anchored rule is then built from the data), "
-        f"normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...){exact}; to draw only, use "
-        ".dist(...)"
+        f"{Budget.EVERY_STEP:.2g}. In a model it is anchored at the data (observed=, pm.observe or "
+        f"pbs.anchor); outside of one pass normalizer=pbs.anchored_rule(...) or "
+        f"pbs.potts_rule(...){exact}"
     )
 
 
@@ -231,20 +241,11 @@ def _length(length: Any) -> int | None:
 
 
 def _numbers(observed: Any) -> np.ndarray | None:
-    """Observed data as an array, where they are known."""
-    if observed is None:
-        return None
-    if isinstance(observed, SharedVariable):
-        return np.asarray(observed.get_value())
-    if isinstance(observed, Variable):
-        return np.asarray(observed.eval(mode="FAST_COMPILE"))
-    return np.ma.asarray(observed) if np.ma.isMaskedArray(observed) else np.asarray(observed)
-
-
-def _complete_rows(observed: np.ndarray, n_sites: int) -> np.ndarray:
-    """Rows without missing entries, (n, L)."""
-    rows = np.ma.asarray(observed).reshape(-1, n_sites)
-    return np.asarray(rows[~np.ma.getmaskarray(rows).any(axis=1)]).astype(np.int64)
+    """Observed data as an array, where they are known; of minibatches any one."""
+    if observed is None or np.ma.isMaskedArray(observed):
+        return observed
+    data = known_data(observed)
+    return np.asarray(observed.eval(mode="FAST_COMPILE")) if data is None else data
 
 
 def _positive(sweeps: Any) -> int:
@@ -305,19 +306,18 @@ class GraphDistribution(Discrete):
         data = _numbers(observed)
         about = {key: kwargs.pop(key, None) for key in cls.about}
         layout, h, J = cls.layout(h, J, edges, observed=data, **about)
-        normalizer = _fit_normalizer(kwargs.pop("normalizer", None), layout)
+        normalizer: Any = _fit_normalizer(kwargs.pop("normalizer", None), layout)
         if isinstance(normalizer, AnchoredRule) and data is not None:
             _warn_of_noisy_curvature(name, normalizer)
-        if normalizer is None:
-            if _forbids(h, J):
+        if normalizer is None and _forbids(h, J):
+            if data is not None:
                 raise ValueError(
                     f"{name}: h or J hold -inf, and what is forbidden needs an exact sum. "
                     f"{_no_normalizer(layout)}"
                 )
-            if data is None:
-                normalizer = hidden_rule(name, layout, h, J)
-            else:
-                normalizer = default_rule(layout, _complete_rows(data, layout.n_sites), h, J)
+        elif normalizer is None:
+            build = PottsAnchors(layout, prior_draws(layout, h, J))
+            normalizer = Anchorage(build) if data is None else Anchorage.at(build, data)
         op = cls.rv_type(layout, normalizer, _positive(kwargs.pop("sweeps", SWEEPS)))
         return super().__new__(cls, name, h, J, op, **kwargs)
 

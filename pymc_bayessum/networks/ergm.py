@@ -1,25 +1,30 @@
 """Exponential random graph models as PyMC distributions."""
 
 import warnings
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 
+from pymc_bayessum.anchoring.files import as_fields
 from pymc_bayessum.arguments import as_generator
-from pymc_bayessum.exponential.anchoring import anchor_family
+from pymc_bayessum.exponential.anchoring import Prior, anchor_family, prior_of
 from pymc_bayessum.exponential.distribution import (
     ExponentialFamilyRV,
     FamilyDistribution,
     as_theta,
     choose_normalizer,
     draw_states,
+    is_renewable,
     require_rows,
 )
 from pymc_bayessum.networks.data import as_matrices, is_directed
 from pymc_bayessum.networks.degeneracy import degenerate, is_degenerate
 from pymc_bayessum.networks.family import NetworkFamily, network_family
+from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, fingerprint
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
 from pymc_bayessum.normalizers.protocol import Facts, Normalizer
@@ -37,6 +42,12 @@ class ERGMRV(ExponentialFamilyRV):
 
     name = "ergm"
     _print_name = ("ERGM", "\\operatorname{ERGM}")
+
+    def anchors(self, theta: Any, random_seed: Any, progressbar: bool) -> Any:
+        """Return how to anchor it with this prior; None where it has no use for anchors."""
+        if self.known is not None or not is_renewable(self.normalizer):
+            return None
+        return NetworkAnchors(self.family, prior_of(theta), random_seed, progressbar)
 
 
 class ERGM(FamilyDistribution):
@@ -113,13 +124,17 @@ class ERGM(FamilyDistribution):
         if observed is None:
             family = _unobserved(terms, n_nodes, directed, fixed)
             theta = as_theta(theta, family)
-            found = choose_normalizer(family, normalizer, None, theta, random_seed)
+            found = choose_normalizer(family, normalizer)
+            if found is None:
+                found = Anchorage(NetworkAnchors(family, prior_of(theta), random_seed))
             return super().__new__(
                 cls, name, theta, terms, family=family, normalizer=found, **kwargs
             )
         data = _as_given(observed)
         direction = is_directed(data, directed)
         networks, missing = as_matrices(data, direction)
+        if missing.any() and isinstance(observed, SharedVariable):
+            raise ValueError(f"{name}: unknown dyads are not for pm.Data, which may change")
         if n_nodes not in (None, networks.shape[-1]):
             raise ValueError(f"n_nodes={n_nodes}, but observed has {networks.shape[-1]} nodes")
         free = _free(fixed, missing)
@@ -130,9 +145,13 @@ class ERGM(FamilyDistribution):
         theta = as_theta(theta, family)
         require_rows(name, theta, networks.shape[:-2])
         if missing.any():
-            found, known = _with_missing(family, networks, missing, normalizer, theta, random_seed)
+            found, part = _with_missing(family, networks, missing, normalizer, theta, random_seed)
+            known = Anchorage.holding(_no_other_networks, Held(part, fingerprint(networks)))
         else:
-            found, known = _normalizer(family, normalizer, networks, theta, random_seed), None
+            found, known = choose_normalizer(family, normalizer), None
+            if found is None:
+                build = NetworkAnchors(family, prior_of(theta), random_seed)
+                found = Anchorage.at(build, networks)
         return super().__new__(
             cls,
             name,
@@ -141,7 +160,7 @@ class ERGM(FamilyDistribution):
             family=family,
             normalizer=found,
             known=known,
-            observed=networks,
+            observed=observed if isinstance(observed, SharedVariable) else networks,
             **kwargs,
         )
 
@@ -156,14 +175,14 @@ class ERGM(FamilyDistribution):
         fixed: Any = None,
         normalizer: Any = None,
         family: NetworkFamily | None = None,
-        known: Normalizer | None = None,
+        known: Normalizer | Anchorage | None = None,
         **kwargs: Any,
     ) -> Any:
         """Create the distribution outside of a model; arguments as above without the name."""
         if family is None:
             family = _unobserved(terms, n_nodes, directed, fixed)
         theta = as_theta(theta, family)
-        op = cls.rv_type(family, choose_normalizer(family, normalizer, None, theta, None), known)
+        op = cls.rv_type(family, choose_normalizer(family, normalizer), known)
         return super().dist([theta], op=op, **kwargs)
 
 
@@ -179,6 +198,13 @@ def _unobserved(terms: Any, n_nodes: Any, directed: Any, fixed: Any) -> NetworkF
     if fixed is not None:
         raise ValueError("fixed says which dyads stay as observed: it needs observed=")
     return network_family(terms, n_nodes, bool(directed))
+
+
+def _no_other_networks(data: np.ndarray) -> Normalizer:
+    raise ValueError(
+        "unknown dyads are summed out of the network that was observed, not of others: build the "
+        "model again with that network and its unknown dyads"
+    )
 
 
 def _free(fixed: Any, missing: np.ndarray) -> np.ndarray | None:
@@ -197,25 +223,46 @@ def _free(fixed: Any, missing: np.ndarray) -> np.ndarray | None:
     return ~held
 
 
-def _normalizer(
-    family: NetworkFamily, normalizer: Any, networks: np.ndarray, theta: Any, random_seed: Any
-) -> Normalizer:
-    """Find the normaliser; an anchored one is asked whether the model is degenerate."""
-    if normalizer != "anchored" and (normalizer is not None or family.exact is not None):
-        found = choose_normalizer(family, normalizer, networks, theta, random_seed)
-        assert found is not None
-        return found
-    rng = as_generator(random_seed)
-    rows = family.statistics(family.typical)
-    statistics = rows.reshape(*networks.shape[:-2], -1)
-    return _anchored(family, statistics, theta, rng)
+@dataclass(frozen=True, eq=False)
+class NetworkAnchors:
+    """How a network model is anchored at networks that are not known before it is asked.
+
+    Attributes
+    ----------
+    family : NetworkFamily
+    prior : Prior
+        Of the parameters.
+    random_seed : None, int or numpy.random.Generator
+    progressbar : bool
+    """
+
+    family: NetworkFamily
+    prior: Prior = field(repr=False)
+    random_seed: Any = 0
+    progressbar: bool = True
+
+    def __call__(self, data: np.ndarray) -> Normalizer:
+        """Anchor at networks, unless the model turns out to be degenerate."""
+        rows = np.asarray(data).reshape(-1, *self.family.state_shape)
+        family = self.family.starting_at(rows)
+        statistics = family.statistics(family.typical).reshape(*np.shape(data)[:-2], -1)
+        rng = as_generator(self.random_seed)
+        return _anchored(family, statistics, self.prior, rng, self.progressbar)
+
+    def restored(self, dataset: xr.Dataset) -> Normalizer:
+        """Return the anchors that a dataset holds."""
+        return Estimated(Anchored(family=self.family, **as_fields(dataset, self.family)))
 
 
 def _anchored(
-    family: NetworkFamily, statistics: np.ndarray, theta: Any, rng: np.random.Generator
+    family: NetworkFamily,
+    statistics: np.ndarray,
+    prior: Prior,
+    rng: np.random.Generator,
+    progressbar: bool = True,
 ) -> Normalizer:
     if not is_degenerate(family, family.pseudo_mode(family.typical), rng):
-        found = anchor_family(family, statistics, theta, rng=rng)
+        found = anchor_family(family, statistics, prior, rng=rng, progressbar=progressbar)
         if not is_degenerate(family, found.centre, rng):
             return Estimated(found)
     flagged = degenerate(family)
@@ -244,7 +291,7 @@ def _with_missing(
     if found is None:
         completions = part.decode(part.sample(guess, COMPLETIONS, rng))
         mean = family.statistics(family.encode(completions)).mean(axis=0)
-        found = _anchored(family, mean[None], theta, rng)
+        found = _anchored(family, mean[None], prior_of(theta), rng)
     if part.exact is not None:
         return found, part.exact
     rule = getattr(found, "rule", None)

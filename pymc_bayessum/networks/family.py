@@ -1,7 +1,7 @@
 """Random networks as an exponential family: what anchors, draws and exact sums need of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -85,6 +85,12 @@ class NetworkFamily:
     def state_shape(self) -> tuple[int, int]:
         """Shape of one network."""
         return self.n_nodes, self.n_nodes
+
+    def starting_at(self, networks: np.ndarray) -> "NetworkFamily":
+        """Return the same family, with chains that start at observed networks (m, n, n)."""
+        if not self.valid(networks).all():
+            raise ValueError("observed networks must be those of the model, with its fixed dyads")
+        return replace(self, typical=self.encode(networks))
 
     def encode(self, networks: np.ndarray) -> np.ndarray:
         """Pack matrices (N, n, n) into states."""

@@ -13,6 +13,7 @@ from pymc_bayessum.graphs import family, potts
 from pymc_bayessum.graphs.curves import CurveRule, FixedNormalizer, curve_rule
 from pymc_bayessum.graphs.elimination import elimination_plan
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.normalizers.anchored.anchorage import resolved
 
 SIDE = 20
 
@@ -99,7 +100,7 @@ def test_hidden_labels_get_a_curve_over_the_prior_of_their_coupling(monkeypatch)
     with pm.Model() as model:
         J = pm.HalfNormal("J", 0.5)
         z = hidden(monkeypatch, J=J)
-    rule = z.owner.op.normalizer
+    rule, _ = resolved(z.owner.op.normalizer, z)
     assert isinstance(rule, CurveRule)
     assert rule.limits[0] == 0.0
     assert 1.0 < rule.limits[1] < 2.5
@@ -109,7 +110,7 @@ def test_hidden_labels_get_a_curve_over_the_prior_of_their_coupling(monkeypatch)
 def test_fixed_parameters_need_no_curve(monkeypatch):
     with pm.Model() as model:
         z = hidden(monkeypatch, J=0.7)
-    assert isinstance(z.owner.op.normalizer, FixedNormalizer)
+    assert isinstance(resolved(z.owner.op.normalizer, z)[0], FixedNormalizer)
     logp = model.compile_logp()
     assert logp({"z": np.zeros(9, int)}) - logp({"z": np.eye(9, dtype=int)[4]}) == pytest.approx(
         2.8
@@ -117,17 +118,17 @@ def test_fixed_parameters_need_no_curve(monkeypatch):
 
 
 def test_what_no_curve_covers_says_what_to_pass(monkeypatch):
-    message = r"z is not observed .* one coupling.*pass normalizer=pbs\.anchored_rule"
-    with pm.Model():
-        J = pm.HalfNormal("J", 0.5)
-        for parameters in (
-            {"J": pm.Flat("flat")},
-            {"h": pm.Normal("h", shape=2), "J": J},
-            {"h": J * np.ones((9, 2)), "J": 0.5},
-            {"J": J * np.eye(2)},
-        ):
-            with pytest.raises(ValueError, match=message):
-                hidden(monkeypatch, **parameters)
+    message = r"no data yet .* stay hidden.* one coupling.*pass normalizer=pbs\.anchored_rule"
+    for parameters in (
+        lambda J: {"J": pm.Flat("flat")},
+        lambda J: {"h": pm.Normal("h", shape=2), "J": J},
+        lambda J: {"h": J * np.ones((9, 2)), "J": 0.5},
+        lambda J: {"J": J * np.eye(2)},
+    ):
+        with pm.Model() as model:
+            hidden(monkeypatch, **parameters(pm.HalfNormal("J", 0.5)))
+        with pytest.raises(ValueError, match=message):
+            model.logp()
 
 
 def test_bad_ranges_are_refused():

@@ -370,13 +370,9 @@ def test_bad_types():
         pbs.Potts.dist(FIELDS["full"], 0.1, EDGES, normalizer=3)
 
 
-def test_in_a_model_without_data_and_without_a_normalizer():
+def test_data_of_another_length():
     with pm.Model():
         J = pm.Normal("J")
-        with pytest.raises(
-            ValueError, match=r"x is not observed .* over the prior of one coupling"
-        ):
-            pbs.Ising("x", J, J, WIDE)
         with pytest.raises(ValueError, match="n_sites is not consistent"):
             pbs.Ising("x", np.zeros(6), J, EDGES, observed=np.ones((3, 5), dtype=int))
 

@@ -210,6 +210,6 @@ def test_bad_models_are_refused(change, message):
 def test_larger_networks_are_anchored_and_good():
     network = network_of(12, 5, 0.25)
     model = model_of([EDGES, pbs.ergm.gwesp(0.5)], network)
-    normalizer = model["y"].owner.op.normalizer
+    normalizer = model["y"].owner.op.normalizer.unknown.normalizer
     assert isinstance(normalizer, Estimated)
     assert normalizer.rule.settled
