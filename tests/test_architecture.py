@@ -10,13 +10,14 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: From the ground up: a room may import its own floor's lower rooms and every floor below.
 FLOORS = (
-    ("arguments", "datasets", "progress"),
+    ("arguments", "datasets", "executors", "interrupts", "progress"),
     ("measures",),
     ("kernels",),
     ("embeddings",),
     ("solve",),
     ("rules",),
     ("normalizers",),
+    ("anchoring",),
     ("unnormalized", "exponential"),
     ("counts", "graphs", "networks"),
     ("diagnostics", "plots"),
@@ -28,7 +29,7 @@ FLOORS = (
 TUPLE_NAMES = {"_fields", "_replace", "_asdict"}
 LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 #: What may not be known below the floor named.
-FOREIGN = {"pytensor": "normalizers", "pymc": "unnormalized", "arviz": "diagnostics"}
+FOREIGN = {"pytensor": "normalizers", "pymc": "anchoring", "arviz": "diagnostics"}
 
 
 def room_of(module):

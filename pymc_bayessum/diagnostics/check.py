@@ -23,12 +23,14 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_bayessum.anchoring import anchored_at_other_data
 from pymc_bayessum.diagnostics.bambi_models import as_pymc_draws, as_pymc_model
 from pymc_bayessum.diagnostics.checked_tree import CheckedTree
 from pymc_bayessum.diagnostics.data import require_same_data
 from pymc_bayessum.diagnostics.draws import (
     as_tree,
     count_draws,
+    first,
     free_variables,
     thin,
     time_budget_of,
@@ -46,6 +48,7 @@ from pymc_bayessum.diagnostics.verdict import (
     notes_on,
     report_on,
 )
+from pymc_bayessum.interrupts import Interrupted
 
 __all__ = ["check_normalizer"]
 
@@ -123,6 +126,9 @@ def check_normalizer(
     The verdict speaks of log Z. A model with an exact log Z may still be the wrong one for its
     data; the line about the fit says where that is plain to see.
 
+    An interrupt from the keyboard (`Interrupted`) carries the check of the draws it had come to as
+    ``partial``.
+
     After ``pm.find_MAP`` there is one draw and no weights.  The gradient of the error in the
     directions of one posterior sd (of the Laplace approximation) tells by how many sds the mode
     has moved.
@@ -156,8 +162,15 @@ def check_normalizer(
         draws = max(LEAST_DRAWS, evaluator.affordable(posterior, budget))
     thinned = thin(posterior, draws)
     values = evaluator.as_draws(thinned)
-    log_ratio, seen = evaluator.at_all(values, progressbar)
+    interrupted = False
+    try:
+        log_ratio, seen = evaluator.at_all(values, progressbar)
+    except Interrupted as stop:
+        interrupted, (log_ratio, seen) = True, stop.partial
+        thinned = first(thinned, len(seen))
     check = _as_dataset(log_ratio, seen, evaluator, values[0], thinned)
+    doubt, note = anchored_at_other_data(tree, model)
+    check.attrs["doubt"] = doubt or check.attrs["doubt"]
     if point is None:
         judgement = judge_draws(check, lambda: _moved(model, thinned, evaluator, check))
     else:
@@ -167,12 +180,16 @@ def check_normalizer(
     check.attrs |= {"verdict": judgement[0], "reason": judgement[1]}
     check.attrs["advice"] = "" if judgement[0] == "good" else advice_on(check, evaluator.parts)
     check.attrs["fit"] = misfit(model, posterior, compile_kwargs)
-    check.attrs["note"] = notes_on(check, evaluator.parts)
+    check.attrs["note"] = "; ".join(filter(None, [notes_on(check, evaluator.parts), note]))
     check.attrs["draws_available"] = count_draws(posterior)
     check.attrs["report"] = report_on(check)
     tree["normalizer"] = check
     nodes = {node.path: node.dataset for node in tree.subtree}
-    return CheckedTree.from_dict(nodes, name=tree.name)
+    checked = CheckedTree.from_dict(nodes, name=tree.name)
+    if interrupted:
+        told = f"the check of {len(seen)} of {len(values)} draws is on this exception as .partial"
+        raise Interrupted(told, checked)
+    return checked
 
 
 def _moved(

@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-__all__ = ["as_tree", "count_draws", "free_variables", "thin", "time_budget_of"]
+__all__ = ["as_tree", "count_draws", "first", "free_variables", "thin", "time_budget_of"]
 
 
 def as_tree(idata: Any, model: pm.Model, group: str) -> tuple[xr.DataTree, dict[str, Any] | None]:
@@ -71,3 +71,10 @@ def thin(posterior: xr.Dataset, draws: int) -> xr.Dataset:
     available = posterior.sizes["draw"]
     each = min(available, -(-draws // posterior.sizes["chain"]))
     return posterior.isel(draw=np.linspace(0, available - 1, each).round().astype(int))
+
+
+def first(posterior: xr.Dataset, n: int) -> xr.Dataset:
+    """Return the first n draws, one chain after the other, as if they were of one chain."""
+    flat = posterior.stack(place=("chain", "draw")).isel(place=slice(n))
+    flat = flat.reset_index("place", drop=True).rename(place="draw").expand_dims(chain=[0])
+    return flat.assign_coords(draw=np.arange(n)).transpose("chain", "draw", ...)

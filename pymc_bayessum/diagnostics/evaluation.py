@@ -27,6 +27,7 @@ from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
 from pymc_bayessum.arguments import as_generator
+from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.node import Found, LogZ, find
 from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
 from pymc_bayessum.progress import progress
@@ -34,6 +35,8 @@ from pymc_bayessum.progress import progress
 __all__ = ["PLAIN", "Evaluator", "Part", "Seen", "as_written"]
 
 PREPARED_DRAWS = 100
+#: Draws below which an interrupted check says nothing.
+FEWEST_DRAWS = 20
 #: Nothing is compiled.
 PLAIN = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")
 
@@ -209,11 +212,16 @@ class Evaluator:
         """Return the same for all draws."""
         ratios, seen = [], []
         with progress("Checking normalisers", progressbar, len(draws)) as report:
-            for draw in draws:
-                ratio, row = self.at(draw)
-                ratios.append(ratio)
-                seen.append(row)
-                report()
+            try:
+                for draw in draws:
+                    ratio, row = self.at(draw)
+                    ratios.append(ratio)
+                    seen.append(row)
+                    report()
+            except KeyboardInterrupt:
+                if len(seen) < FEWEST_DRAWS:
+                    raise
+                raise Interrupted("", (np.array(ratios[: len(seen)]), seen)) from None
         return np.array(ratios), seen
 
     def affordable(self, posterior: xr.Dataset, time_budget: float) -> int:

@@ -29,6 +29,7 @@ from pymc_bayessum.graphs.pseudo import (
 )
 from pymc_bayessum.graphs.samplers import GraphChain, SamplerName
 from pymc_bayessum.graphs.statistics import CouplingKind, FieldKind, PottsLayout
+from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.anchored.climbing import Data, climb
 from pymc_bayessum.progress import progress
 
@@ -282,27 +283,31 @@ def fit_potts(
     else:
         point, _, _ = pseudo_mode(layout, states, coordinates, prior, weights=counted)
     n = max(5000, 10 * coordinates.size) if n is None else integer("n", n, 40)
-    with progress("Fitting", progressbar) as report:
-        found = climb(
-            PottsFamily(layout, sampler),
-            Data(layout.mean_statistics(states, counted / total), total),
-            coordinates,
-            prior,
-            point,
-            n=n,
-            rng=as_generator(rng),
-            moments=moments,
-            n_moments=n_moments,
-            max_anchors=max_anchors,
-            chains=chains,
-            report=report,
-            kind=AnchoredRule,
-        )
+    stopped = False
+    try:
+        with progress("Fitting", progressbar) as report:
+            found = climb(
+                PottsFamily(layout, sampler),
+                Data(layout.mean_statistics(states, counted / total), total),
+                coordinates,
+                prior,
+                point,
+                n=n,
+                rng=as_generator(rng),
+                moments=moments,
+                n_moments=n_moments,
+                max_anchors=max_anchors,
+                chains=chains,
+                report=report,
+                kind=AnchoredRule,
+            )
+    except Interrupted as stop:
+        found, stopped = stop.partial, True
     theta, gain = lifted(coordinates, found.point, mean, variance)
     inner = np.linalg.inv(found.curvature)
     free = np.diag(variance) - gain @ (coordinates.read * variance)
     h, J = layout.unflatten(theta)
-    return PottsFit(
+    fit = PottsFit(
         layout=layout,
         h=h,
         J=J,
@@ -314,6 +319,9 @@ def fit_potts(
         mode_error=found.mode_error,
         n_rows=len(states) if weights is None else total,
     )
+    if stopped:
+        raise Interrupted("the fit so far is on this exception as .partial, for resume=", fit)
+    return fit
 
 
 def _is_stochastic(

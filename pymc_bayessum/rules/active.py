@@ -16,6 +16,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -25,6 +26,8 @@ from scipy.linalg import solve_triangular
 
 from pymc_bayessum.arguments import as_generator, integer, positive, real
 from pymc_bayessum.embeddings import embed
+from pymc_bayessum.executors import as_executor, in_order
+from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.kernels import Kernel
 from pymc_bayessum.measures import IntegerMeasure, Measure
 from pymc_bayessum.measures.base import concatenate
@@ -162,6 +165,8 @@ def active_bayes_sum(
     n_candidates: int = 200,
     refresh: float | Sequence[int] = 1.5,
     target_sd: float | None = None,
+    batch: int = 1,
+    executor: Executor | None = None,
     progressbar: bool | None = None,
     rng: Any = None,
     resume: ActiveResult | None = None,
@@ -204,6 +209,14 @@ def active_bayes_sum(
         whenever the number has grown by this factor.
     target_sd : float, optional
         Stop, after the initial design, once the posterior sd is at most this.
+    batch : int
+        Points chosen at a time. The information in a point does not depend on values, so that the
+        next points are known before the last values are; only the kernel, where there is a choice,
+        and the target wait for the end of a batch.
+    executor : concurrent.futures.Executor, optional
+        Evaluates the points of the initial design, and of a batch, side by side: threads,
+        processes, or a Dask cluster (``client.get_executor()``). f must be picklable for processes.
+        Results are the same as without.
     progressbar : bool, optional
         Show a progress bar; by default when standard error is a terminal.
     rng : None, int or numpy.random.Generator
@@ -219,7 +232,7 @@ def active_bayes_sum(
     ------
     EvaluationError
         When f raises, or returns anything but one finite number. Its ``partial`` holds what was
-        learnt before. An interrupt from the keyboard carries the same attribute.
+        learnt before. An interrupt from the keyboard (`Interrupted`) carries the same attribute.
 
     Examples
     --------
@@ -244,28 +257,59 @@ def active_bayes_sum(
     count = integer("n_candidates", n_candidates, 1)
     target = None if target_sd is None else positive("target_sd", target_sd)
     schedule = _schedule(refresh)
+    evaluations = _Evaluations(f, integer("batch", batch, 1), as_executor(executor))
     if resume is not None and not isinstance(resume, ActiveResult):
         raise TypeError(f"resume must be an ActiveResult, got {resume!r}")
     if resume is None:
         rng = as_generator(rng)
-        run = _Run(f, prior, measure, rng, schedule)
+        run = _Run(evaluations, prior, measure, rng, schedule)
         run.pending = _initial_points(initial, measure, budget, rng)
     else:
-        run = _Run(f, prior, measure, _restored(resume.generator_state), schedule)
+        run = _Run(evaluations, prior, measure, _restored(resume.generator_state), schedule)
         run.recall(resume)
     search = _search(candidates, measure, count)
     designs = run.initial_design(), run.sequential_design(search, budget, target)
-    with progress("Active design", progressbar, budget) as report:
-        for _ in chain(*designs):
-            report(f"estimate {run.history[-1].mean:.6g} ± {run.history[-1].sd:.2g}")
+    try:
+        with progress("Active design", progressbar, budget) as report:
+            for _ in chain(*designs):
+                report(f"estimate {run.history[-1].mean:.6g} ± {run.history[-1].sd:.2g}")
+    except KeyboardInterrupt:
+        told = f"{len(run.history)} evaluations are on this exception as .partial, for resume="
+        raise Interrupted(told, run.partial()) from None
     return run.result(run.reason)
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluations:
+    """How the summand is evaluated."""
+
+    f: Callable[[Points], Any]
+    batch: int
+    executor: Executor | None
+
+    def __call__(self, points: Sequence[Points]) -> Iterator[Any]:
+        """Yield raw values, or what went wrong instead of one."""
+        return in_order(_Attempt(self.f), points, self.executor)
+
+
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    """A call of the summand that returns its exceptions."""
+
+    f: Callable[[Points], Any]
+
+    def __call__(self, point: Points) -> Any:
+        try:
+            return self.f(point)
+        except Exception as error:  # a summand may fail in any way; who asked decides
+            return error
 
 
 @dataclass(eq=False)
 class _Run:
     """The state of a design: nodes, values, kernel, and the growing factor."""
 
-    f: Callable[[Points], Any]
+    evaluations: _Evaluations
     prior: "_Prior"
     measure: Measure
     rng: np.random.Generator
@@ -298,21 +342,28 @@ class _Run:
         # A kernel that is still allowed goes on; otherwise it is chosen anew.
         self._rebuild(last if self.prior.allows(last) else self._selected())
 
-    def evaluate(self, point: Points, gain: float) -> None:
-        """Evaluate the summand at one point and condition on its value."""
-        value = self._value(point)
-        self.batches.append(point)
-        self.values.append(value)
-        self.seen.update(point_keys(point))
-        self.posterior.append(point, value)
-        self._record(gain)
+    def evaluate(self, points: Sequence[Points], gains: Sequence[float]) -> Iterator[None]:
+        """Evaluate the summand at points that the posterior has, and condition on the values."""
+        values = self.evaluations(points)
+        for point, gain, raw in zip(points, gains, values, strict=True):
+            value = self._number(point, raw)
+            self.posterior.observe(value)
+            self.batches.append(point)
+            self.values.append(value)
+            self._record(gain)
+            yield
 
     def initial_design(self) -> Iterator[None]:
-        """Evaluate what is pending, one point at a time, then choose the first kernel."""
-        while self.pending is not None and batch_size(self.pending):
-            self.evaluate(take(self.pending, np.array([0])), np.nan)
-            self.pending = take(self.pending, np.arange(1, batch_size(self.pending)))
-            yield
+        """Evaluate what is pending, then choose the first kernel."""
+        pending = self.pending
+        if pending is not None and batch_size(pending):
+            points = [take(pending, np.array([i])) for i in range(batch_size(pending))]
+            for point in points:
+                self._plan(point)
+            done = self.evaluate(points, [np.nan] * len(points))
+            for first, _ in enumerate(done, start=1):
+                self.pending = take(pending, np.arange(first, len(points)))
+                yield
         self.pending = None
         self.due = self._next_due()
         if len(self.history) and np.isnan(self.history[-1].gain):
@@ -323,23 +374,35 @@ class _Run:
     ) -> Iterator[None]:
         """Evaluate where it teaches most, until there is a reason to stop."""
         while target is None or self.history[-1].sd > target:
-            if len(self.values) >= budget:
+            room = min(self.evaluations.batch, budget - len(self.values))
+            if room <= 0:
                 return
-            found = search(self)
-            if found is None:
+            points: list[Points] = []
+            gains: list[float] = []
+            while len(points) < room and (found := search(self)) is not None:
+                points.append(found[0])
+                gains.append(self.posterior.gain(found[1]))
+                self._plan(found[0])
+            if not points:
                 self.reason = "exhausted"
                 return
-            self.evaluate(found[0], self.posterior.gain(found[1]))
-            if len(self.values) >= self.due:
-                self._refresh()
-                self.due = self._next_due()
-            yield
+            for _ in self.evaluate(points, gains):
+                if len(self.values) >= self.due and self.posterior.is_observed:
+                    self._refresh()
+                    self.due = self._next_due()
+                yield
         self.reason = "target"
+
+    def _plan(self, point: Points) -> None:
+        """Let the posterior know of a point whose value is to come."""
+        self.seen.update(point_keys(point))
+        self.posterior.append(point)
 
     def result(self, reason: str) -> ActiveResult:
         """Freeze what is known."""
-        rule = bayes_sum(self.posterior.kernel, self.measure, concatenate(self.batches))
-        values = np.array(self.values)
+        n = len(self.history)
+        rule = bayes_sum(self.posterior.kernel, self.measure, concatenate(self.batches[:n]))
+        values = np.array(self.values[:n])
         values.setflags(write=False)
         return ActiveResult(
             rule=rule,
@@ -371,22 +434,19 @@ class _Run:
     def _rebuild(self, kernel: Kernel) -> None:
         self.posterior = _Posterior(kernel, self.measure)
         for point, value in zip(self.batches, self.values, strict=True):
-            self.posterior.append(point, value)
+            self.posterior.append(point)
+            self.posterior.observe(value)
 
     def _record(self, gain: float) -> None:
         mean, sd = self.posterior.estimate()
         self.history.append(Step(len(self.values), mean, sd, gain, self.posterior.kernel))
 
-    def _value(self, point: Points) -> float:
-        try:
-            raw = self.f(point)
-        except KeyboardInterrupt as interrupt:
-            interrupt.partial = self._partial()  # type: ignore[attr-defined]  # handed to who catches it
-            raise
-        except Exception as error:
+    def _number(self, point: Points, raw: Any) -> float:
+        """Return a raw value as a number, or raise with what was learnt before."""
+        if isinstance(raw, Exception):
             raise self._failure(
-                f"the summand failed at {point}: {type(error).__name__}: {error}", point
-            ) from error
+                f"the summand failed at {point}: {type(raw).__name__}: {raw}", point
+            ) from raw
         array = np.asarray(raw)
         if array.size != 1 or array.dtype.kind not in "iufb" or not np.isfinite(array).all():
             raise self._failure(
@@ -398,13 +458,14 @@ class _Run:
 
     def _failure(self, message: str, point: Points) -> EvaluationError:
         kept = "what was learnt before is on this exception as .partial"
-        partial = self._partial()
+        partial = self.partial()
         return EvaluationError(
             f"{message}; {kept if partial else 'nothing was learnt before'}", point, partial
         )
 
-    def _partial(self) -> ActiveResult | None:
-        return self.result("stopped") if self.values else None
+    def partial(self) -> ActiveResult | None:
+        """Return what was learnt before a run stopped."""
+        return self.result("stopped") if self.history else None
 
 
 class _Prior:
@@ -462,13 +523,14 @@ class _Posterior:
         self.initial_error = self.embedding.initial_error
         self.nodes: Points | None = None
         self.size = 0
+        self.n_observed = 0
         self.factor = np.zeros((16, 16))
         self.white_mean = np.zeros(16)  # L^-1 mu
         self.white_values = np.zeros(16)  # L^-1 y
         self.tracked: _Tracked | None = None
 
-    def append(self, point: Points, value: float) -> None:
-        """Condition on the value at one more point, in O(N^2)."""
+    def append(self, point: Points) -> None:
+        """Condition on one more point, whatever its value will be, in O(N^2)."""
         n = self.size
         if n == len(self.factor):
             self._grow()
@@ -480,23 +542,34 @@ class _Posterior:
         self.factor[n, :n] = row
         self.factor[n, n] = pivot
         self.white_mean[n] = (mean - row @ self.white_mean[:n]) / pivot
-        self.white_values[n] = (value - row @ self.white_values[:n]) / pivot
         if self.tracked is not None:
             self.tracked.condition(self, point, row, pivot, self.white_mean[n])
         self.nodes = point if self.nodes is None else concatenate([self.nodes, point])
         self.size = n + 1
 
+    def observe(self, value: float) -> None:
+        """Take the value at the first point that has none yet."""
+        n = self.n_observed
+        row, pivot = self.factor[n, :n], self.factor[n, n]
+        self.white_values[n] = (value - row @ self.white_values[:n]) / pivot
+        self.n_observed = n + 1
+
     @property
-    def variance(self) -> float:
-        """Posterior variance of the sum at unit amplitude."""
-        explained = float(np.square(self.white_mean[: self.size]).sum())
+    def is_observed(self) -> bool:
+        """Whether all points have their values."""
+        return self.n_observed == self.size
+
+    def variance(self, n: int) -> float:
+        """Posterior variance of the sum at unit amplitude, given the first n points."""
+        explained = float(np.square(self.white_mean[:n]).sum())
         return max(self.initial_error - explained, 0.0)
 
     def estimate(self) -> tuple[float, float]:
         """Mean and sd of the sum, with the empirical-Bayes amplitude."""
-        values = self.white_values[: self.size]
-        mean = float(self.white_mean[: self.size] @ values)
-        return mean, float(np.sqrt(values @ values / self.size * self.variance))
+        n = self.n_observed
+        values = self.white_values[:n]
+        mean = float(self.white_mean[:n] @ values)
+        return mean, float(np.sqrt(values @ values / n * self.variance(n)))
 
     def score(self, points: Points) -> np.ndarray:
         """Score of fresh points, O(N^2) each."""
@@ -513,7 +586,7 @@ class _Posterior:
 
     def gain(self, score: float) -> float:
         """Mutual information of a point with the given score, in nats."""
-        variance = self.variance
+        variance = self.variance(self.size)
         # Where rounding has eaten the variance, a point still tells all there is to know.
         return float(-0.5 * np.log1p(-score / variance)) if score < variance else np.inf
 

@@ -8,12 +8,13 @@ close to the mode that what its draws add to the error of the mode is small besi
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
 from pymc_bayessum.normalizers.coordinates import Coordinates
@@ -165,9 +166,11 @@ def climb[A: Anchored](
     adaptive = n_moments is None and moments in (None, "rao-blackwell")
     if n_moments is None:
         n_moments = int(np.clip(50 * data.n_rows, 20_000, most_moments))
+    found: Climb[A] | None = None
     while True:
         began = time.perf_counter()
-        rule = anchored(
+        rule = _next_anchor(
+            found,
             family,
             coordinates.parameters(point)[None],
             n=n,
@@ -204,9 +207,20 @@ def climb[A: Anchored](
         if near and noise > tolerance and adaptive and n_moments < most_moments:
             near = False
             n_moments = min(most_moments, more)
+        found = Climb(point, curvature, rule, history, bool(near), error)
         if near or len(history) >= max_anchors:
-            break
-    return Climb(point, curvature, rule, history, bool(near), error)
+            return found
+
+
+def _next_anchor[A: Anchored](so_far: Climb[A] | None, *args: Any, **kwargs: Any) -> A:
+    """Build the rule at the next anchor; an interrupt carries how far the climb has come."""
+    try:
+        return anchored(*args, **kwargs)
+    except KeyboardInterrupt:
+        if so_far is None:
+            raise
+        told = f"the climb has come to anchor {len(so_far.history)}, which is .partial"
+        raise Interrupted(told, replace(so_far, converged=False)) from None
 
 
 def _newton(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.anchored.averages import (
     CURVATURE_EACH,
     averages_until,
@@ -308,9 +309,17 @@ def _around_the_mode[A: Anchored](
     most = MOST_DRAWS // (len(walks) * n_chains)
     rounds = min(most, -(-max(FIRST_DRAWS, SMALL_SITES // n_sites) // n_chains))
     each = MOST_NODES // len(walks)
+    rule: A | None = None
+    found: Precision | None = None
     while True:
-        for walk in walks:
-            walk.draw(rounds - walk.n_rounds)
+        try:
+            for walk in walks:
+                walk.draw(rounds - walk.n_rounds)
+        except KeyboardInterrupt:
+            if rule is None:
+                raise
+            told = f"a normaliser from {rule.n_nodes} draws, fewer than asked for, is .partial"
+            raise Interrupted(told, replace(rule, precision=found, settled=False)) from None
         rule = combined(
             walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
             constant=_is_exact(family), kind=kind,
