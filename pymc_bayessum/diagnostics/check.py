@@ -172,7 +172,7 @@ def check_normalizer(
     doubt, note = anchored_at_other_data(tree, model)
     check.attrs["doubt"] = doubt or check.attrs["doubt"]
     if point is None:
-        judgement = judge_draws(check, lambda: _moved(model, thinned, evaluator, check))
+        judgement = judge_draws(check, lambda: _moved(model, posterior, evaluator, check))
     else:
         judgement = judge_point(
             check, mode_shift(model, point, lambda at: evaluator.at_point(at)[0])
@@ -195,7 +195,10 @@ def check_normalizer(
 def _moved(
     model: pm.Model, posterior: xr.Dataset, evaluator: Evaluator, check: xr.Dataset
 ) -> Moved | None:
-    """Return how far the marginals have moved, if they are many but not too many."""
+    """Return how far the marginals have moved, if they are many but not too many.
+
+    Of all draws: few have a covariance too noisy to tell directions by.
+    """
     error = check["log_likelihood_error"].values
     if not np.isfinite(error).all() or np.ptp(error) > WILD:
         return None
