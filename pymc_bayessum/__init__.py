@@ -1,5 +1,6 @@
 """Normalising constants of discrete models inside PyMC, by Bayesian quadrature for sums."""
 
+import pymc_bayessum.compiled_cache  # noqa: F401  # before anything is compiled
 from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, normalizers
 from pymc_bayessum.anchoring import anchor, keep_anchors
 from pymc_bayessum.counts import (

@@ -1,0 +1,121 @@
+"""Work on executors: the same results as in one process, whoever dies."""
+
+import os
+import warnings
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pymc_bayessum as pbs
+from pymc_bayessum.executors import in_order
+
+KERNEL, MEASURE = pbs.kernels.Brownian(), pbs.measures.Poisson(8.0)
+
+
+def summand(x):
+    return np.exp(-x / 10.0)
+
+
+def fails_at_three(x):
+    if x[0] == 3:
+        raise RuntimeError("not here")
+    return summand(x)
+
+
+def dies_once(marker, x):
+    """Kill the worker that evaluates the first point that is large, once."""
+    if x > 6 and not Path(marker).exists():
+        Path(marker).touch()
+        os._exit(1)
+    return x * x
+
+
+class DiesOnce:
+    def __init__(self, marker):
+        self.marker = str(marker)
+
+    def __call__(self, x):
+        return dies_once(self.marker, x)
+
+
+def active(n=40, **options):
+    return pbs.active_bayes_sum(summand, KERNEL, MEASURE, n, rng=0, **options)
+
+
+def test_batches_choose_what_single_steps_choose():
+    one, four = active(), active(batch=4)
+    np.testing.assert_array_equal(one.nodes, four.nodes)
+    assert four.estimate.mean == one.estimate.mean
+    gains = [np.array([step.gain for step in run.history]) for run in (one, four)]
+    np.testing.assert_array_equal(*gains)
+    assert [step.sd for step in one.history] == [step.sd for step in four.history]
+
+
+def test_batches_with_kernels_to_choose_from_keep_the_information():
+    kernels = [pbs.kernels.Matern(2.5, lengthscale) for lengthscale in (1.0, 4.0, 16.0)]
+    how = {"kernel": kernels, "measure": MEASURE, "n": 30, "rng": 0, "candidates": np.arange(60)}
+    one, five = (pbs.active_bayes_sum(summand, batch=b, **how) for b in (1, 5))
+    exact = np.exp(8.0 * (np.exp(-0.1) - 1.0))
+    for run in (one, five):
+        assert run.estimate.mean == pytest.approx(exact, abs=1e-3)
+
+    def left(run):
+        return pbs.bayes_sum(kernels[1], MEASURE, run.nodes).variance
+
+    start = kernels[1], MEASURE
+    before = pbs.bayes_sum(*start, one.nodes[:10]).variance
+    assert np.log(before / left(five)) > 0.9 * np.log(before / left(one))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_threads(batch):
+    with ThreadPoolExecutor(2) as pool:
+        found = active(batch=batch, executor=pool)
+    np.testing.assert_array_equal(found.values, active().values)
+
+
+def test_failures_keep_what_was_learnt():
+    with ThreadPoolExecutor(2) as pool, pytest.raises(pbs.EvaluationError, match="not here") as bad:
+        pbs.active_bayes_sum(
+            fails_at_three, KERNEL, MEASURE, 10, initial=[1, 2, 3, 4], executor=pool, batch=2
+        )
+    assert bad.value.partial.values.shape == (2,)
+    np.testing.assert_array_equal(bad.value.partial.pending, [3, 4])
+
+
+def test_what_is_no_executor():
+    with pytest.raises(TypeError, match=r"executor must be a concurrent.futures.Executor"):
+        active(executor=4)
+    with pytest.raises(ValueError, match="batch must be at least 1"):
+        active(batch=0)
+
+
+def test_a_process_pool_whose_worker_is_killed(tmp_path):
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        with pytest.warns(RuntimeWarning, match="workers of the executor have died"):
+            found = list(in_order(DiesOnce(tmp_path / "once"), range(10), pool))
+        assert found == [x * x for x in range(10)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            assert list(in_order(abs, [-1, -2], pool)) == [1, 2]  # a pool that is broken already
+
+
+def test_a_dask_cluster_whose_worker_is_killed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with (
+        distributed.LocalCluster(
+            **options, dashboard_address=None, silence_logs=50, local_directory=str(tmp_path)
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        client.get_executor() as pool,
+    ):
+        assert list(in_order(DiesOnce(tmp_path / "once"), range(10), pool)) == [
+            x * x for x in range(10)
+        ]
+        assert (tmp_path / "once").exists()
+        found = active(n=20, batch=5, executor=pool)
+    np.testing.assert_array_equal(found.values, active(n=20).values)
