@@ -121,7 +121,7 @@ def _trouble(check: xr.Dataset) -> str | None:
 
 def _cut_short(check: xr.Dataset) -> str | None:
     """Say when a support ends where its summand does not, and the posterior feels it."""
-    felt = (np.log1p(check["cut"]) * check["times"]).std(("chain", "draw"))
+    felt = (xr.ufuncs.log1p(check["cut"]) * check["times"]).std(("chain", "draw"))
     worst = felt.idxmax("normalizer").item()
     if not float(felt.max()) > HARMLESS_SHIFT:
         return None
