@@ -39,7 +39,12 @@ from pymc_bayessum.diagnostics.evaluation import PLAIN, Evaluator, Seen
 from pymc_bayessum.diagnostics.fit import misfit
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 from pymc_bayessum.diagnostics.laplace import mode_shift
-from pymc_bayessum.diagnostics.marginals import MOST_PARAMETERS, Moved, moved_marginals
+from pymc_bayessum.diagnostics.marginals import (
+    MOST_PARAMETERS,
+    Moved,
+    moved_marginals,
+    weighted_marginals,
+)
 from pymc_bayessum.diagnostics.space import Space
 from pymc_bayessum.diagnostics.verdict import (
     advice_on,
@@ -171,6 +176,9 @@ def check_normalizer(
     check = _as_dataset(log_ratio, seen, evaluator, values[0], thinned)
     doubt, note = anchored_at_other_data(tree, model)
     check.attrs["doubt"] = doubt or check.attrs["doubt"]
+    weights = np.exp(check["log_weight"].values.ravel())
+    moved = weighted_marginals(np.array([_flat(draw) for draw in values[: len(seen)]]), weights)
+    check.attrs |= {"moved_mean": moved.shift, "moved_sd": moved.stretch}
     if point is None:
         judgement = judge_draws(check, lambda: _moved(model, posterior, evaluator, check))
     else:
@@ -190,6 +198,10 @@ def check_normalizer(
         told = f"the check of {len(seen)} of {len(values)} draws is on this exception as .partial"
         raise Interrupted(told, checked)
     return checked
+
+
+def _flat(draw: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.ravel(value).astype(float) for value in draw])
 
 
 def _moved(

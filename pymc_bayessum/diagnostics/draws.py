@@ -51,7 +51,10 @@ def free_variables(posterior: xr.Dataset, group: str, model: pm.Model) -> xr.Dat
         raise ValueError(
             f"the draws must have the dimensions chain and draw, got {dict(posterior.sizes)}"
         )
-    return posterior[names].transpose("chain", "draw", ...)
+    # Numbered, so that draws that are left out leave gaps and a correction finds the others again.
+    bare = [dim for dim in ("chain", "draw") if dim not in posterior.coords]
+    numbered = posterior.assign_coords({dim: np.arange(posterior.sizes[dim]) for dim in bare})
+    return numbered[names].transpose("chain", "draw", ...)
 
 
 def time_budget_of(attrs: Mapping[Any, Any]) -> float:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MOST_PARAMETERS", "Moved", "moved_marginals"]
+__all__ = ["MOST_PARAMETERS", "Moved", "moved_marginals", "weighted_marginals"]
 
 #: Beyond this many parameters the evaluations would take too long.
 MOST_PARAMETERS = 600
@@ -36,6 +36,33 @@ class Moved(NamedTuple):
     shift: float
     stretch: float
     noise: float
+
+
+def weighted_marginals(draws: np.ndarray, weights: np.ndarray) -> Moved:
+    """Return the largest changes of the marginals when draws get weights.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (S, P)
+    weights : ndarray, shape (S,)
+        They sum to one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> moved = weighted_marginals(np.array([[0.0], [2.0]]), np.array([0.25, 0.75]))
+    >>> round(moved.shift, 2), round(moved.stretch, 2)
+    (0.5, 0.13)
+    """
+    sds = draws.std(axis=0)
+    varied = sds > 0.0
+    if not varied.any():
+        return Moved(0.0, 0.0, 0.0)
+    mean = weights @ draws
+    sd = np.sqrt(weights @ (draws - mean) ** 2)
+    shift = np.abs(mean - draws.mean(axis=0))[varied] / sds[varied]
+    stretch = np.abs(sd[varied] / sds[varied] - 1.0)
+    return Moved(float(shift.max()), float(stretch.max()), 0.0)
 
 
 def moved_marginals(

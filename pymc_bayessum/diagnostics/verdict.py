@@ -44,16 +44,18 @@ def judge_draws(
     largest = n_draws * float(np.exp(check["log_weight"].values.max()))
     harmless = shift <= HARMLESS_SHIFT and (khat < GOOD_KHAT or largest < EQUAL_WEIGHTS)
     noise = _reference_noise(check)
+    if not harmless and khat < GOOD_KHAT and ess >= MINIMUM_ESS and noise <= HARMLESS_SHIFT:
+        # The shift bounds what any mean can do; those of the parameters are seen in the weights.
+        weighted = Moved(check.attrs["moved_mean"], check.attrs["moved_sd"], 0.0)
+        if max(weighted) + 2.0 * shift / np.sqrt(n_draws) <= HARMLESS_SHIFT:
+            return "good", _unmoved(weighted)
     if not harmless or noise > HARMLESS_SHIFT:
         moved = marginals()
         if moved is not None:
             # What varies along all of many directions together may be small along each.
             noise = min(noise, moved.noise)
         if moved is not None and max(moved) <= HARMLESS_SHIFT:
-            return "good", (
-                f"no posterior mean moves by more than {max(moved.shift, 1e-3):.2g} of its sd, no "
-                f"sd by more than {max(moved.stretch, 1e-3):.2g} of itself"
-            )
+            return "good", _unmoved(moved)
     if khat >= threshold and not harmless:
         return UNTRUSTED, (
             f"the posterior has moved further than its draws reach: Pareto k {khat:.2f} is above "
@@ -71,6 +73,13 @@ def judge_draws(
     return "corrected", (
         f"posterior means may be off by up to {shift:.2g} of their sd; the weights correct that "
         f"and leave {ess:.0f} effective draws of {n_draws}"
+    )
+
+
+def _unmoved(moved: Moved) -> str:
+    return (
+        f"no posterior mean moves by more than {max(moved.shift, 1e-3):.2g} of its sd, no sd by "
+        f"more than {max(moved.stretch, 1e-3):.2g} of itself"
     )
 
 
@@ -121,15 +130,15 @@ def _trouble(check: xr.Dataset) -> str | None:
 
 def _cut_short(check: xr.Dataset) -> str | None:
     """Say when a support ends where its summand does not, and the posterior feels it."""
-    felt = (xr.ufuncs.log1p(check["cut"]) * check["times"]).std(("chain", "draw"))
-    worst = felt.idxmax("normalizer").item()
-    if not float(felt.max()) > HARMLESS_SHIFT:
+    cut = check["cut"].values
+    felt = (np.log1p(cut) * check["times"].values).std(axis=(0, 1))
+    worst = int(np.argmax(felt))
+    if not felt[worst] > HARMLESS_SHIFT:
         return None
-    share = float(check["cut"].sel(normalizer=worst).mean())
     return (
-        f"the support of {worst} is cut short: its summand goes on beyond the last number with "
-        f"{share:.2g} of the mass that is summed. Sum further, or say support=range(...) to "
-        "pbs.Unnormalized if it really ends there"
+        f"the support of {check['normalizer'].values[worst]} is cut short: its summand goes on "
+        f"beyond the last number, with {cut[..., worst].mean():.2g} of the mass that is summed. "
+        "Sum further, or say support=range(...) to pbs.Unnormalized if it really ends there"
     )
 
 

@@ -41,6 +41,9 @@ __all__ = ["rule_reference"]
 ENUMERATION_LIMIT = 2**17
 #: Most terms (rows times nodes) of a series for one draw.
 SERIES_LIMIT = 2**22
+#: Draws at which a series may be followed that far without an end; at later ones less is tried.
+PATIENCE = 5
+HASTY_LIMIT = 2**17
 #: Share of a series that may be left out.
 TAIL_SHARE = 1e-13
 FRESH_NODES = 20_000
@@ -126,20 +129,27 @@ class _Series:
         self.summand = summand
         self.low = support.start if isinstance(support, Naturals) else None
         self.lowest, self.highest = int(rule.reach.lowest or 0), int(rule.reach.highest or 0)
-        self.reach = max(2 * max(abs(self.highest), abs(self.lowest)) + 64, 256)
+        self.least = max(2 * max(abs(self.highest), abs(self.lowest)) + 64, 256)
+        self.reach, self.failures = self.least, 0
         self.description = "the series, term by term"
 
     def __call__(self, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray]) -> ReferenceValue:
+        reach, limit = self.reach, SERIES_LIMIT if self.failures < PATIENCE else HASTY_LIMIT
         while True:
-            first = -self.reach if self.low is None else self.low
-            nodes = np.arange(first, self.reach + 1)
+            first = -reach if self.low is None else self.low
+            nodes = np.arange(first, reach + 1)
             terms = self.summand(draw, nodes)
             log_z = _log_sum(terms)
             tails = [terms] if self.low is not None else [terms, terms[..., ::-1]]
             left = max(float(np.max(_tail_share(tail, log_z))) for tail in tails)
-            if left < TAIL_SHARE or np.isnan(left) or terms.size > SERIES_LIMIT // 2:
+            if left < TAIL_SHARE or np.isnan(left) or terms.size > limit // 2:
                 break
-            self.reach *= 2
+            reach *= 2
+        # The next draw begins where this one ended, but one that has no end sets no example.
+        if left < TAIL_SHARE:
+            self.reach = max(self.least, reach // 2)
+        else:
+            self.failures += 1
         share = np.exp(terms - log_z[..., None])
         outside = (nodes < self.lowest) | (nodes > self.highest)
         upper = share[..., ::-1].cumsum(axis=-1)[..., ::-1]

@@ -148,7 +148,7 @@ def test_a_heavy_tail_of_nearly_equal_weights_is_no_reason_for_distrust():
         zeros = (dims, np.zeros((1, 400, 1)))
         group = xr.Dataset(
             {
-                **dict.fromkeys(["log_z", "reference_sd", "reference_noise"], zeros),
+                **dict.fromkeys(["log_z", "reference_sd", "reference_noise", "cut"], zeros),
                 "log_weight": (dims[:2], weights.log_weights[None]),
                 "times": ("normalizer", [1.0]),
                 "reference": ("normalizer", ["exact"]),

@@ -50,3 +50,23 @@ def test_a_plain_rule_on_a_uniform_base_at_strong_coupling():
         pbs.Potts("x", None, J, edges, n_states=3, observed=image, normalizer=rule)
     found = verdict(posterior_on(np.linspace(0.0, 4.0, 401), model), model)
     assert found["verdict"] == "not to be trusted"
+
+
+def test_draws_without_numbers_are_corrected_by_their_own_weights():
+    """Thinned draws that bear no labels must not get the weights of the first ones."""
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate")
+        rule = pbs.geometric_rule(0.3, n=12)
+        y = (np.random.default_rng(1).geometric(0.25, 40) - 1).clip(max=11)
+        pbs.Unnormalized("y", lambda x, rate: -rate * x, rate, rule=rule, observed=y)
+    # The later draws are far off, so that weights tell the former from the latter.
+    draws = np.sort(np.random.default_rng(2).normal(0.3, 0.05, 400))[None]
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"rate": (("chain", "draw"), draws)})})
+    checked = pbs.check_normalizer(tree, model, draws=100, progressbar=False)
+    group = checked["normalizer"]
+    assert group["draw"].values.max() == 399
+    if group.attrs["verdict"] != "not to be trusted":
+        kept = tree["posterior"]["rate"].values[:, group["draw"].values]
+        weighted = float((np.exp(group["log_weight"].values) * kept).sum())
+        corrected = pbs.correct(checked, random_seed=1)["posterior"]["rate"]
+        assert abs(float(corrected.mean()) - weighted) < 0.2 * draws.std()
