@@ -39,6 +39,7 @@ def recovered(side, draws, seed=1):
         s = pm.HalfNormal("s", 1.0)
         z = pbs.Potts("z", J=J, edges=edges, n_states=3)
         pm.Normal("y", m[z], s, observed=image)
+    curve = pbs.find_normalizers(model)[0].rule
     set_up = time.perf_counter() - began
     began = time.perf_counter()
     idata = pm.sample(
@@ -62,7 +63,7 @@ def recovered(side, draws, seed=1):
     means = posterior["m"].mean(("chain", "draw")).to_numpy()
     mean, sd = float(posterior["J"].mean()), float(posterior["J"].std())
     print(
-        f"{side:>4} {len(z.owner.op.normalizer.knots):>5} {set_up:>7.1f} {2 * draws:>6} "
+        f"{side:>4} {len(curve.knots):>5} {set_up:>7.1f} {2 * draws:>6} "
         f"{sampling:>8.1f} {mean:>7.4f} {sd:>7.4f} {off[0]:>5.1f} {off[1]:>5.1f}  "
         f"{np.array2string(means, precision=2):<18} "
         f"{(found == labels).mean():>7.3f} {(plain == labels).mean():>7.3f}"

@@ -71,7 +71,7 @@ with pm.Model(coords={"tissue": ["dark", "grey", "bright"]}) as model:
     z = pbs.Potts("z", J=J, edges=edges, n_states=n_labels)
     pm.Normal("y", m[z], s, observed=image)
 
-curve = z.owner.op.normalizer
+curve = pbs.find_normalizers(model)[0].rule
 low, high = curve.limits
 print(f"log Z followed from J = {low:.2f} to {high:.2f}, {len(curve.knots)} knots")
 
