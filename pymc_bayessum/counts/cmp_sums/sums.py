@@ -60,6 +60,7 @@ _NEAR_X, _NEAR_L, _NEAR_W = _RULES.nodes, _RULES.log_factorials, _RULES.weights
 _NEAR_SIZE = _RULES.sizes
 _TABLE = 1024  # log factorials below this are looked up
 _SMALLEST_STIRLING = 16.0  # four correction terms are exact to 1e-14 from here on
+_STEEP = 4096.0  # nu times the mode from which log-factorials are not subtracted
 _LOG_FACTORIAL = gammaln(np.arange(1.0, _TABLE + 1.0))
 _INDEX = np.arange(float(N_TERMS))
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -281,6 +282,9 @@ def _summarise(order, eta, nu, p, d, g, m):
         return math.inf, 0.0, 0.0
     n = (int(min(n_left + n_right + 1.0, N_TERMS)) + 3) // 4 * 4
     tabulated = centre - n_left * step + n * step < _TABLE
+    if peak >= _STEEP and centre - n_left * step >= _SMALLEST_STIRLING:
+        # Differences of large log-factorials, times nu, would lose the digits of the mean.
+        tabulated = False
     if not tabulated and centre - n_left * step < _SMALLEST_STIRLING:
         # Terms so far below the mode are negligible where others lie beyond the table.
         n_left = np.floor((centre - _SMALLEST_STIRLING) / step)
