@@ -260,7 +260,8 @@ def sites_of(
     >>> sites_of(lambda z: np.array([z[0] * z[2], z[1]]), 3, 2, rng).tolist()
     [-2, 1]
     """
-    table = np.stack([evaluate(np.full(n_sites, state)) for state in range(n_states)])
+    constant = [evaluate(np.full(n_sites, state)) for state in range(n_states)]
+    table = np.stack(constant).astype(float)
     if np.isnan(table).any():
         return None
     number = np.arange(n_sites)
