@@ -14,6 +14,8 @@ def _solve(op, node, **kwargs):
     longest = int(constant.data.max()) if hasattr(constant, "data") else None
 
     def solve(mu, n, nu):
+        # A constant of one element is a plain number here.
+        mu, n, nu = jnp.broadcast_arrays(mu, n, nu)
         size = longest if longest is not None else int(n.max())
         x = jnp.arange(size + 1)
         trials = n[..., None]

@@ -105,6 +105,16 @@ def test_backends_agree():
         assert np.allclose(got, listed(0.6, True), rtol=0, atol=1e-11)
 
 
+@pytest.mark.filterwarnings("ignore:Skipping")
+def test_numbers_of_trials_that_all_rows_share_on_jax():
+    mu = pt.dscalar("mu")
+    value = pm.logp(pbs.CMPBinomial.dist(n=12, mu=mu, nu=0.9), [0, 3, 12])
+    here, there = (
+        pytensor.function([mu], value, mode=mode)(6.0) for mode in ("FAST_COMPILE", "JAX")
+    )
+    assert np.allclose(here, there, rtol=1e-10)
+
+
 def test_recovery_and_check():
     rng = np.random.default_rng(2)
     mass = np.exp(log_masses(15, log_odds(15, 5.0, 2.0), 2.0))

@@ -92,6 +92,20 @@ def test_gradient():
             assert np.isclose(np.asarray(slope)[index], numeric, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Skipping")
+def test_backends_agree():
+    mu, nu = pt.dvector("mu"), pt.dvector("nu")
+    y = np.array([[0, 1, 2], [3, 0, 0]])
+    value = pm.logp(pbs.MultivariateCMP.dist(mu=mu, nu=nu, omega=OMEGA), y)
+    outputs = [value, *pytensor.grad(value.sum(), [mu, nu])]
+    here, there = (
+        pytensor.function([mu, nu], outputs, mode=mode)(MU, NU) for mode in ("FAST_COMPILE", "JAX")
+    )
+    assert np.allclose(here[0], np.log(mass(y)), rtol=1e-10)
+    for a, b in zip(here, there, strict=True):
+        assert np.allclose(a, b, rtol=1e-9)
+
+
 def test_recovery_and_check():
     omega = np.array([[0.0, 2.0], [2.0, 0.0]])
     y = pm.draw(
