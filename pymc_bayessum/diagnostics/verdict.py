@@ -17,7 +17,8 @@ HARMLESS_SHIFT = 0.1
 GOOD_KHAT = 0.5
 #: Weights below this many times their mean are much the same, whatever their tail.
 EQUAL_WEIGHTS = 2.0
-MINIMUM_ESS = 50
+#: So many effective draws leave a corrected mean within .07 of its sd, and its sd within 5%.
+MINIMUM_ESS = 200
 UNTRUSTED = "not to be trusted"
 
 
@@ -69,7 +70,10 @@ def judge_draws(
     if harmless:
         return "good", f"no posterior mean moves by more than {max(shift, 1e-3):.2g} of its sd"
     if ess < MINIMUM_ESS:
-        return UNTRUSTED, f"the weights leave only {ess:.1f} effective draws of {n_draws}"
+        return UNTRUSTED, (
+            f"the weights leave only {ess:.1f} effective draws of {n_draws}; a correction "
+            f"needs {MINIMUM_ESS}"
+        )
     return "corrected", (
         f"posterior means may be off by up to {shift:.2g} of their sd; the weights correct that "
         f"and leave {ess:.0f} effective draws of {n_draws}"

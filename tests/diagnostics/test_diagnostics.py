@@ -364,7 +364,7 @@ def test_from_a_file(tmp_path, usable):
     rule, draws, _ = usable
     xr.DataTree.from_dict({"posterior": draws}).to_netcdf(tmp_path / "draws.nc")
     with xr.open_datatree(tmp_path / "draws.nc") as reloaded:
-        again = check(reloaded, geometric_model(rule), draws=200)
+        again = check(reloaded, geometric_model(rule), draws=600)
         assert again["normalizer"].attrs["verdict"] == "corrected"
         again.to_netcdf(tmp_path / "checked.nc")
     with xr.open_datatree(tmp_path / "checked.nc") as stored:
