@@ -6,7 +6,9 @@ with :math:`b(n) = -\log n!` (Poisson), :math:`-s \log n!` (CMP with dispersion 
 :math:`\log\Gamma(n + s) - \log n!` (negative binomial of size s).  The ratio of two neighbouring
 terms needs no factorial, so a bell of few numbers is summed outwards from its mode by ratios; a
 wide one by equally spaced nodes, or by the panels of :mod:`~pymc_bayessum.normalizers.panels` where
-it reaches the left end.  g has one mode: its slope falls in n, or is negative throughout.
+it reaches the left end.  g has one mode: its slope falls in n, or is negative throughout.  Where at
+most one visit saw anything, thinning keeps a Poisson and a negative binomial count in their
+families, and the sum has a closed form.
 """
 
 import math
@@ -249,6 +251,25 @@ def _by_nodes(kind, rate, c, s, y, low, base, mode, height, panels, out):
 
 
 @_compiled
+def _has_closed_form(kind, rate, y):
+    """Whether the sum is a series of powers: visits that saw nothing do not enter g."""
+    n_seen = 0
+    for seen in y:
+        n_seen += seen > 0.0
+    return n_seen <= 1 and (kind == POISSON or (kind == NEGATIVE_BINOMIAL and rate < 1.0))
+
+
+@_compiled
+def _in_closed_form(kind, rate, s, low, out):
+    """Exponential series (Poisson) or binomial series, over the term at ``low``."""
+    if kind == POISSON:
+        out[0], out[1], out[2] = rate, rate, 0.0
+    else:
+        out[2] = -math.log1p(-rate)
+        out[0], out[1] = (low + s) * out[2], (low + s) * rate / (1.0 - rate)
+
+
+@_compiled
 def sum_rows(kind, c, s, y, nodes, weights, lengths):
     r"""Return, for each row, log sum exp(g(n) - g(low)) and its derivatives in c and s.
 
@@ -267,6 +288,10 @@ def sum_rows(kind, c, s, y, nodes, weights, lengths):
         rate = math.exp(min(c[k], 700.0))
         if rate == 0.0:
             out[:, k] = 0.0
+            continue
+        if _has_closed_form(kind, rate, y[k]):
+            _in_closed_form(kind, rate, s[k], low, row)
+            out[:, k] = row
             continue
         mode = _find_mode(kind, rate, c[k], s[k], y[k], low)
         base = _factorials(kind, s[k], y[k], low)

@@ -23,7 +23,7 @@ from pymc_bayessum.normalizers.node import find
 QUICK = {"mode": "FAST_COMPILE"}
 N = np.arange(30_000.0)
 LOG_FACTORIAL = gammaln(N + 1.0)
-DATA = [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 9.0, 2.0], [700.0, 900.0, 800.0]]
+DATA = [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 80.0], [5.0, 9.0, 2.0], [700.0, 900.0, 800.0]]
 
 
 def listed(kind, c, s, y):
@@ -86,7 +86,7 @@ def test_second_derivatives(kind):
         *pytensor.grad(by_s.sum(), [c, s], disconnected_inputs="ignore"),
     ]
     f = pytensor.function([c, s], outputs, on_unused_input="ignore", **QUICK)
-    at = np.array([-0.3, -0.1, -0.6, -0.9]), np.array([0.8, 1.7, 3.0, 2.5])
+    at = np.array([-0.3, -0.1, -0.4, -0.6, -0.9]), np.array([0.8, 1.7, 0.4, 3.0, 2.5])
     step = 1e-4
     by_steps = [
         (f(at[0] + step * i, at[1] + step * j)[k] - f(at[0] - step * i, at[1] - step * j)[k])
