@@ -11,7 +11,7 @@ own loop with NUTS instead.
 The table holds the p-value of a chi-squared test of uniformity in ten bins, and that of the same
 replicates with one per cent of log Z added, which has to be seen.
 
-Run ``python benchmarks/calibration.py [--quick] [--workers 2] [--simuk]``.
+Run ``python benchmarks/calibration.py [--quick] [--workers 2] [--simuk] [--seed 1]``.
 """
 
 import argparse
@@ -153,22 +153,30 @@ def main():
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--simuk", action="store_true", help="simuk's loop with NUTS")
     parser.add_argument("--replicates", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="another one draws other replicates")
+    parser.add_argument("--ranks", help="CSV file for the ranks")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     options = parser.parse_args()
     n = 20 if options.quick else options.replicates
+    seeds = range(1000 * options.seed, 1000 * options.seed + n)
+    kept = {}
     executor = ProcessPoolExecutor(options.workers) if options.workers > 1 else None
     print(f"{n} replicates, p of a chi-squared test of uniform ranks in {BINS} bins")
     print(f"{'model':14} {'p':>8} {'p, 1% of log Z added':>22} {'seconds':>9}")
     for name in options.models:
         began = time.perf_counter()
         if options.simuk:
-            ranks, planted = by_simuk(name, n, 1), np.nan
+            ranks, planted = by_simuk(name, n, 1 + options.seed), np.nan
         else:
-            found = list(in_order(partial(replicate, name), range(n), executor))
+            found = list(in_order(partial(replicate, name), seeds, executor))
             ranks, planted = np.array(found).T
             planted = uniform_p(planted)
+        kept[name] = ranks
         seconds = time.perf_counter() - began
         print(f"{name:14} {uniform_p(ranks):8.3f} {planted:22.2g} {seconds:9.0f}", flush=True)
+    if options.ranks:
+        table = np.column_stack(list(kept.values()))
+        np.savetxt(options.ranks, table, "%.4f", ",", header=",".join(kept), comments="")
     if executor is not None:
         executor.shutdown()
 

@@ -1,12 +1,15 @@
 """The anchored normaliser that a family's model gets by itself, from its data and its prior."""
 
 import warnings
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import pymc as pm
+import xarray as xr
 from pytensor.graph.basic import Variable
 
+from pymc_bayessum.anchoring.files import as_fields
+from pymc_bayessum.anchoring.prior import prior_draws
 from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, climb
 from pymc_bayessum.normalizers.anchored.defaults import (
     FEW_PARAMETERS,
@@ -14,48 +17,19 @@ from pymc_bayessum.normalizers.anchored.defaults import (
     default_anchored,
     matched_prior,
 )
+from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent, plain, within
-from pymc_bayessum.normalizers.family import OffersCoordinates
+from pymc_bayessum.normalizers.family import Family, OffersCoordinates
+from pymc_bayessum.normalizers.protocol import Normalizer
 from pymc_bayessum.progress import progress
 
-__all__ = ["Prior", "anchor_family", "prior_draws", "prior_of"]
+__all__ = ["Anchors", "Prior", "anchor_family", "prior_of"]
 
-#: Prior draws that tell which parameters a model has.
-PRIOR_DRAWS = 200
 #: Groups that get anchors of their own; of more, so many that lie far apart.
 MOST_GROUPS = 12
 #: Draws at each anchor of a group.
 EACH = 4000
-
-
-def prior_draws(theta: Any) -> np.ndarray | None:
-    """Draw theta from its prior, shape (K, ..., d); None where that is not possible.
-
-    Parameters
-    ----------
-    theta : TensorVariable or array_like
-
-    Returns
-    -------
-    ndarray or None
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> prior_draws(pm.Normal.dist(shape=3)).shape
-    (200, 3)
-    """
-    if not isinstance(theta, Variable):
-        # Numbers have no draws: a few copies of them span the one point there is.
-        return np.tile(np.asarray(theta, dtype=float), (3,) + (1,) * np.ndim(theta))
-    try:
-        # Not worth compiling for a few hundred draws.
-        options: Any = {"draws": PRIOR_DRAWS, "random_seed": 0, "mode": "FAST_COMPILE"}
-        drawn = np.asarray(pm.draw(theta, **options), dtype=float)
-    except NotImplementedError:  # flat priors have no draws
-        return None
-    return drawn if np.isfinite(drawn).all() else None
 
 
 class Prior(NamedTuple):
@@ -81,11 +55,42 @@ def prior_of(theta: Any) -> Prior:
 
     Examples
     --------
+    >>> import pymc as pm
     >>> prior_of(np.zeros((4, 2))).n_batch
     1
+    >>> prior_of(pm.Normal.dist(shape=3)).draws.shape
+    (200, 3)
     """
-    ndim = theta.type.ndim if isinstance(theta, Variable) else np.ndim(theta)
-    return Prior(prior_draws(theta), ndim - 1)
+    if not isinstance(theta, Variable):
+        # Numbers have no draws: a few copies of them span the one point there is.
+        drawn = np.tile(np.asarray(theta, dtype=float), (3,) + (1,) * np.ndim(theta))
+        return Prior(drawn, np.ndim(theta) - 1)
+    found = prior_draws([theta])
+    draws = None if found is None or not np.isfinite(found[0]).all() else found[0].astype(float)
+    return Prior(draws, theta.type.ndim - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors[F: Family]:
+    """How a model is anchored at data that are not known before it is asked.
+
+    Attributes
+    ----------
+    family : Family
+    prior : Prior
+        Of the parameters.
+    random_seed : None, int or numpy.random.Generator
+    progressbar : bool
+    """
+
+    family: F
+    prior: Prior = field(repr=False)
+    random_seed: Any = 0
+    progressbar: bool = True
+
+    def restored(self, dataset: xr.Dataset) -> Normalizer:
+        """Return the anchors that a dataset holds."""
+        return Estimated(Anchored(family=self.family, **as_fields(dataset, self.family)))
 
 
 def anchor_family(

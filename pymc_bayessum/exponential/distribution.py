@@ -1,13 +1,11 @@
 """Any discrete exponential family as a PyMC distribution."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numba
 import numpy as np
 import pytensor.tensor as pt
-import xarray as xr
 from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
@@ -20,9 +18,8 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.anchoring.files import as_fields
 from pymc_bayessum.arguments import as_generator
-from pymc_bayessum.exponential.anchoring import Prior, anchor_family, prior_of
+from pymc_bayessum.exponential.anchoring import Anchors, anchor_family, prior_of
 from pymc_bayessum.exponential.family import Family
 from pymc_bayessum.exponential.listing import LARGEST_SUPPORT
 from pymc_bayessum.exponential.statistics import Statistics, numeric_statistics
@@ -294,23 +291,8 @@ def choose_normalizer(family: Any, normalizer: Any) -> Any:
     return family.exact
 
 
-@dataclass(frozen=True, eq=False)
-class FamilyAnchors:
-    """How a family's model is anchored at data that are not known before it is asked.
-
-    Attributes
-    ----------
-    family : Family
-    prior : Prior
-        Of the parameters.
-    random_seed : None, int or numpy.random.Generator
-    progressbar : bool
-    """
-
-    family: Family
-    prior: Prior = field(repr=False)
-    random_seed: Any = 0
-    progressbar: bool = True
+class FamilyAnchors(Anchors[Family]):
+    """How a family's model is anchored at data that are not known before it is asked."""
 
     def __call__(self, data: np.ndarray) -> Normalizer:
         """Anchor at states, from which chains start as well."""
@@ -320,10 +302,6 @@ class FamilyAnchors:
         statistics, _ = numeric_statistics(family, data)
         bar = self.progressbar
         return Estimated(anchor_family(family, statistics, self.prior, rng=rng, progressbar=bar))
-
-    def restored(self, dataset: xr.Dataset) -> Normalizer:
-        """Return the anchors that a dataset holds."""
-        return Estimated(Anchored(family=self.family, **as_fields(dataset, self.family)))
 
 
 def is_renewable(normalizer: Any) -> bool:

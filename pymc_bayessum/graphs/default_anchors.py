@@ -8,9 +8,8 @@ from the mode of the pseudo-likelihood.
 from typing import Any
 
 import numpy as np
-import pymc as pm
-from pytensor.graph.basic import Variable
 
+from pymc_bayessum.anchoring.prior import prior_draws
 from pymc_bayessum.arguments import as_generator
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.coordinates import identifiable, spanned
@@ -21,10 +20,8 @@ from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
 
-__all__ = ["default_rule", "prior_draws", "rule_at"]
+__all__ = ["default_rule", "prior_parameters", "rule_at"]
 
-#: Prior draws that tell which parameters a model has.
-PRIOR_DRAWS = 200
 #: Rows from which on data are varied enough to start all chains from.
 MANY_ROWS = 50
 
@@ -72,7 +69,7 @@ def default_rule(
     >>> len(default_rule(layout, x, progressbar=False).anchors)
     3
     """
-    return rule_at(layout, observed, prior_draws(layout, h, J), rng, progressbar)
+    return rule_at(layout, observed, prior_parameters(layout, h, J), rng, progressbar)
 
 
 def rule_at(
@@ -117,7 +114,7 @@ def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:
     return np.stack(rows, axis=1).reshape(-1, layout.n_sites)
 
 
-def prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
+def prior_parameters(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
     """Draw theta from the model's prior, shape (K, d); None where that is not possible.
 
     Parameters
@@ -131,22 +128,15 @@ def prior_draws(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
 
     Examples
     --------
+    >>> import pymc as pm
     >>> layout = PottsLayout(2, 2, [(0, 1)], "none", "scalar", spins=True)
-    >>> prior_draws(layout, None, pm.Normal.dist()).shape
+    >>> prior_parameters(layout, None, pm.Normal.dist()).shape
     (200, 1)
     """
-    given = [part for part in (h, J) if isinstance(part, Variable)]
-    if h is None and J is None:
+    drawn = None if h is None and J is None else prior_draws([h, J])
+    if drawn is None:
         return None
-    try:
-        # Not worth compiling for a few hundred draws.
-        options: Any = {"draws": PRIOR_DRAWS, "random_seed": 0, "mode": "FAST_COMPILE"}
-        drawn = pm.draw(given, **options) if given else []
-    except NotImplementedError:  # flat priors have no draws
-        return None
-    values = iter(drawn if len(given) != 1 or isinstance(drawn, list) else [drawn])
-    h, J = (next(values) if isinstance(part, Variable) else part for part in (h, J))
-    theta = layout.flatten(0.0 if h is None else h, 0.0 if J is None else J)
+    theta = layout.flatten(*(0.0 if part is None else part for part in drawn))
     if not np.isfinite(theta).all():
         return None
     # Numbers have no draws: a few copies of them span the one point there is.

@@ -21,7 +21,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
-from pymc_bayessum.graphs.default_anchors import prior_draws
+from pymc_bayessum.graphs.default_anchors import prior_parameters
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
 from pymc_bayessum.graphs.energies import row_logp
 from pymc_bayessum.graphs.exact import ExactNormalizer
@@ -89,7 +89,7 @@ class PottsRV(RandomVariable):
         renewable = self.normalizer is None or isinstance(self.normalizer, Anchorage | AnchoredRule)
         if not renewable or _forbids(h, J):
             return None
-        draws = prior_draws(self.layout, h, J)
+        draws = prior_parameters(self.layout, h, J)
         return PottsAnchors(self.layout, draws, random_seed, progressbar)
 
     def __str__(self) -> str:
@@ -316,7 +316,7 @@ class GraphDistribution(Discrete):
                     f"{_no_normalizer(layout)}"
                 )
         elif normalizer is None:
-            build = PottsAnchors(layout, prior_draws(layout, h, J))
+            build = PottsAnchors(layout, prior_parameters(layout, h, J))
             normalizer = Anchorage(build) if data is None else Anchorage.at(build, data)
         op = cls.rv_type(layout, normalizer, _positive(kwargs.pop("sweeps", SWEEPS)))
         return super().__new__(cls, name, h, J, op, **kwargs)

@@ -1,17 +1,14 @@
 """Exponential random graph models as PyMC distributions."""
 
 import warnings
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 
-from pymc_bayessum.anchoring.files import as_fields
 from pymc_bayessum.arguments import as_generator
-from pymc_bayessum.exponential.anchoring import Prior, anchor_family, prior_of
+from pymc_bayessum.exponential.anchoring import Anchors, Prior, anchor_family, prior_of
 from pymc_bayessum.exponential.distribution import (
     ExponentialFamilyRV,
     FamilyDistribution,
@@ -223,23 +220,8 @@ def _free(fixed: Any, missing: np.ndarray) -> np.ndarray | None:
     return ~held
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkAnchors:
-    """How a network model is anchored at networks that are not known before it is asked.
-
-    Attributes
-    ----------
-    family : NetworkFamily
-    prior : Prior
-        Of the parameters.
-    random_seed : None, int or numpy.random.Generator
-    progressbar : bool
-    """
-
-    family: NetworkFamily
-    prior: Prior = field(repr=False)
-    random_seed: Any = 0
-    progressbar: bool = True
+class NetworkAnchors(Anchors[NetworkFamily]):
+    """How a network model is anchored at networks that are not known before it is asked."""
 
     def __call__(self, data: np.ndarray) -> Normalizer:
         """Anchor at networks, unless the model turns out to be degenerate."""
@@ -248,10 +230,6 @@ class NetworkAnchors:
         statistics = family.statistics(family.typical).reshape(*np.shape(data)[:-2], -1)
         rng = as_generator(self.random_seed)
         return _anchored(family, statistics, self.prior, rng, self.progressbar)
-
-    def restored(self, dataset: xr.Dataset) -> Normalizer:
-        """Return the anchors that a dataset holds."""
-        return Estimated(Anchored(family=self.family, **as_fields(dataset, self.family)))
 
 
 def _anchored(
