@@ -38,7 +38,7 @@ from pymc_bayessum.diagnostics.draws import (
 from pymc_bayessum.diagnostics.evaluation import PLAIN, Evaluator, Seen
 from pymc_bayessum.diagnostics.fit import misfit
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
-from pymc_bayessum.diagnostics.laplace import mode_shift
+from pymc_bayessum.diagnostics.laplace import Laplace
 from pymc_bayessum.diagnostics.marginals import (
     MOST_PARAMETERS,
     Moved,
@@ -52,6 +52,7 @@ from pymc_bayessum.diagnostics.verdict import (
     judge_point,
     notes_on,
     report_on,
+    stopped_short,
 )
 from pymc_bayessum.interrupts import Interrupted
 
@@ -136,7 +137,7 @@ def check_normalizer(
 
     After ``pm.find_MAP`` there is one draw and no weights.  The gradient of the error in the
     directions of one posterior sd (of the Laplace approximation) tells by how many sds the mode
-    has moved.
+    has moved.  Where the point is no mode because the search stopped short, a note says so.
 
     Examples
     --------
@@ -179,16 +180,19 @@ def check_normalizer(
     weights = np.exp(check["log_weight"].values.ravel())
     moved = weighted_marginals(np.array([_flat(draw) for draw in values[: len(seen)]]), weights)
     check.attrs |= {"moved_mean": moved.shift, "moved_sd": moved.stretch}
+    short = ""
     if point is None:
         judgement = judge_draws(check, lambda: _moved(model, posterior, evaluator, check))
     else:
-        judgement = judge_point(
-            check, mode_shift(model, point, lambda at: evaluator.at_point(at)[0])
-        )
+        mode = Laplace.at(point, model)
+        moved_by = None if mode is None else mode.shift(lambda at: evaluator.at_point(at)[0])
+        judgement = judge_point(check, moved_by)
+        short = stopped_short(None if mode is None else mode.distance)
     check.attrs |= {"verdict": judgement[0], "reason": judgement[1]}
     check.attrs["advice"] = "" if judgement[0] == "good" else advice_on(check, evaluator.parts)
-    check.attrs["fit"] = misfit(model, posterior, compile_kwargs)
-    check.attrs["note"] = "; ".join(filter(None, [notes_on(check, evaluator.parts), note]))
+    # Away from the mode nothing fits.
+    check.attrs["fit"] = "" if short else misfit(model, posterior, compile_kwargs)
+    check.attrs["note"] = "; ".join(filter(None, [notes_on(check, evaluator.parts), note, short]))
     check.attrs["draws_available"] = count_draws(posterior)
     check.attrs["report"] = report_on(check)
     tree["normalizer"] = check

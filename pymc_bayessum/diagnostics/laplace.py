@@ -4,9 +4,13 @@ At a mode :math:`\hat x` of log p with negative Hessian H, the mode of :math:`\l
 one Newton step away, :math:`(H - \nabla^2 r)^{-1} \nabla r`.  In coordinates in which the Laplace
 approximation is standard normal its length counts posterior standard deviations; there the
 derivatives of r are taken from steps of one sd to either side, axis by axis.
+
+A search may stop short of a mode without saying so. The Newton step of log p itself tells: its
+length is how many posterior standard deviations are left.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,77 +19,95 @@ import pymc as pm
 from pymc_bayessum.diagnostics.evaluation import PLAIN
 from pymc_bayessum.diagnostics.space import Space
 
-__all__ = ["mode_shift"]
+__all__ = ["Laplace"]
 
 #: Directions in which the gradient is taken; where there are more, these stand for all.
 MOST_DIRECTIONS = 50
 
 
-def mode_shift(
-    model: pm.Model,
-    point: Mapping[str, Any],
-    log_ratio: Callable[[Mapping[str, np.ndarray]], float],
-) -> float | None:
-    """Return by how many posterior sds the mode of a model moves.
+@dataclass(frozen=True)
+class Laplace:
+    """The Laplace approximation of a posterior about a point, as ``pm.find_MAP`` returns it.
 
-    Parameters
+    Attributes
     ----------
-    model : pm.Model
-    point : mapping of str to value
-        A mode, as ``pm.find_MAP`` returns it: values of the free variables.
-    log_ratio : callable
-        What is added to the log-probability, a function of the values of the free variables.
-
-    Returns
-    -------
-    float or None
-        None where the curvature at the point is not that of a mode.
+    space : Space
+        The unconstrained space of the model, from the point on.
+    axes : ndarray
+        Steps of one posterior sd along the axes of the approximation, as rows.
+    gradient : ndarray
+        Gradient of the log-probability at the point, without the Jacobian of transforms: that is
+        what ``pm.find_MAP`` climbs.
 
     Examples
     --------
     >>> import pymc as pm
     >>> with pm.Model() as model:
     ...     x = pm.Normal("x", sigma=2.0)
-    >>> round(mode_shift(model, {"x": 0.0}, lambda at: 0.25 * float(at["x"])), 6)
+    >>> round(Laplace.at({"x": 3.0}, model).distance, 6)
+    1.5
+    >>> round(Laplace.at({"x": 0.0}, model).shift(lambda at: 0.25 * float(at["x"])), 6)
     0.5
     """
-    space = Space(model, point)
-    directions = _posterior_axes(space)
-    if directions is None:
-        return None
 
-    def at(position: np.ndarray) -> float:
-        return log_ratio(space.point(position))
+    space: Space
+    axes: np.ndarray
+    gradient: np.ndarray
 
-    here = at(space.start)
-    above = np.array([at(space.start + step) for step in directions])
-    below = np.array([at(space.start - step) for step in directions])
-    with np.errstate(invalid="ignore"):
-        # What r adds may leave no curvature; the step is then long, not infinite.
-        curvature = np.maximum(1.0 - (above + below - 2.0 * here), 0.05)
-        steps = (above - below) / 2.0 / curvature
-    shift = np.sqrt(len(space.start) / len(directions)) * np.linalg.norm(steps)
-    return float(shift) if np.isfinite(shift) else np.inf
+    @classmethod
+    def at(cls, point: Mapping[str, Any], model: pm.Model) -> "Laplace | None":
+        """Return the approximation, or None where the curvature is not that of a mode.
 
+        Parameters
+        ----------
+        point : mapping of str to value
+            Values of the free variables.
+        model : pm.Model
+        """
+        space = Space(model, point)
+        compiled = model.compile_dlogp(jacobian=False, mode=PLAIN)
 
-def _posterior_axes(space: Space) -> np.ndarray | None:
-    """Return steps of one posterior sd along the axes of the Laplace approximation, as rows."""
-    gradient = space.model.compile_dlogp(jacobian=False, mode=PLAIN)
+        def gradient(position: np.ndarray) -> np.ndarray:
+            return compiled(space.value_vars(position))
 
-    def at(position: np.ndarray) -> np.ndarray:
-        return gradient(space.value_vars(position))
+        x = space.start
+        steps = 1e-5 * (1.0 + np.abs(x))
+        hessian = np.empty((len(x), len(x)))
+        for i, step in enumerate(np.diag(steps)):
+            hessian[i] = (gradient(x + step) - gradient(x - step)) / (2.0 * steps[i])
+        if not np.isfinite(hessian).all():
+            return None
+        values, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2.0)
+        if values[0] <= 1e-12 * values[-1]:
+            return None
+        return cls(space, (vectors / np.sqrt(values)).T, gradient(x))
 
-    x = space.start
-    steps = 1e-5 * (1.0 + np.abs(x))
-    hessian = np.empty((len(x), len(x)))
-    for i, step in enumerate(np.diag(steps)):
-        hessian[i] = (at(x + step) - at(x - step)) / (2.0 * steps[i])
-    if not np.isfinite(hessian).all():
-        return None
-    values, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2.0)
-    if values[0] <= 1e-12 * values[-1]:
-        return None
-    axes = (vectors / np.sqrt(values)).T
-    if len(axes) <= MOST_DIRECTIONS:
-        return axes
-    return np.random.default_rng(0).permutation(axes)[:MOST_DIRECTIONS]
+    @property
+    def distance(self) -> float:
+        """How many posterior sds the mode is away from the point."""
+        return float(np.linalg.norm(self.axes @ self.gradient))
+
+    def shift(self, log_ratio: Callable[[Mapping[str, np.ndarray]], float]) -> float:
+        """Return by how many posterior sds the mode moves.
+
+        Parameters
+        ----------
+        log_ratio : callable
+            What is added to the log-probability, a function of the values of the free variables.
+        """
+        axes, start = self.axes, self.space.start
+        if len(axes) > MOST_DIRECTIONS:
+            axes = np.random.default_rng(0).permutation(axes)[:MOST_DIRECTIONS]
+
+        def at(position: np.ndarray) -> float:
+            return log_ratio(self.space.point(position))
+
+        here = at(start)
+        above = np.array([at(start + step) for step in axes])
+        below = np.array([at(start - step) for step in axes])
+        with np.errstate(invalid="ignore"):
+            # What r adds may leave no curvature; the step is then long, not infinite.
+            curvature = np.maximum(1.0 - (above + below - 2.0 * here), 0.05)
+            steps = (above - below) / 2.0 / curvature
+        shift = np.sqrt(len(start) / len(axes)) * np.linalg.norm(steps)
+        return float(shift) if np.isfinite(shift) else np.inf

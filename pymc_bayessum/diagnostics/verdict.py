@@ -10,7 +10,15 @@ from pymc_bayessum.diagnostics.importance import MINIMUM_DRAWS
 from pymc_bayessum.diagnostics.marginals import Moved
 from pymc_bayessum.normalizers.protocol import Facts
 
-__all__ = ["UNTRUSTED", "advice_on", "judge_draws", "judge_point", "notes_on", "report_on"]
+__all__ = [
+    "UNTRUSTED",
+    "advice_on",
+    "judge_draws",
+    "judge_point",
+    "notes_on",
+    "report_on",
+    "stopped_short",
+]
 
 #: No posterior mean may move by more than this many posterior sds.
 HARMLESS_SHIFT = 0.1
@@ -102,6 +110,16 @@ def judge_point(check: xr.Dataset, shift: float | None) -> tuple[str, str]:
     check.attrs["shift"] = shift
     verdict = "good" if shift <= HARMLESS_SHIFT else UNTRUSTED
     return verdict, f"the mode is {max(shift, 1e-3):.2g} posterior sds from that of the reference"
+
+
+def stopped_short(distance: float | None) -> str:
+    """Say that a point is no mode, given how many posterior sds it is from one, or None."""
+    again = "the search stopped short: start it again from here, pm.find_MAP(start=...)"
+    if distance is None:
+        return f"the curvature at this point is not that of a mode; perhaps {again}"
+    if distance <= HARMLESS_SHIFT:
+        return ""
+    return f"this point is {distance:.2g} posterior sds from the mode: {again}"
 
 
 def _trouble(check: xr.Dataset) -> str | None:

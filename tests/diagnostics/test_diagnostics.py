@@ -331,6 +331,20 @@ def test_after_find_map(freight):
     assert checked["normalizer"].attrs["verdict"] == "good"
     assert checked["posterior"]["beta"].dims == ("chain", "draw", "term")
     assert checked["posterior"]["term"].values.tolist() == ["level", "slope"]
+    assert "stopped short" not in str(checked)
+
+
+@pytest.mark.parametrize(
+    ("beta", "nu", "told"),
+    [
+        ([2.3, 0.3], 3.0, "posterior sds from the mode: the search stopped short"),
+        ([3.0, 0.1], 2.0, "not that of a mode; perhaps the search stopped short"),
+    ],
+)
+def test_a_search_that_stopped_short_is_told(freight, beta, nu, told):
+    report = str(check({"beta": np.array(beta), "nu": nu}, freight))
+    assert told in report
+    assert "more spread" not in report
 
 
 @pytest.mark.parametrize(("n", "verdict"), [(12, "not to be trusted"), (40, "good")])

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_bayessum.diagnostics.laplace import mode_shift
+from pymc_bayessum.diagnostics.laplace import Laplace
 
 
 def test_linear_change_of_a_correlated_normal():
@@ -13,7 +13,7 @@ def test_linear_change_of_a_correlated_normal():
     with pm.Model() as model:
         pm.MvNormal("x", [1.0, 2.0], cov)
     # The mode moves by cov @ slope: sqrt(slope' cov slope) in units of the posterior.
-    shift = mode_shift(model, {"x": [1.0, 2.0]}, lambda at: slope @ at["x"])
+    shift = Laplace.at({"x": [1.0, 2.0]}, model).shift(lambda at: slope @ at["x"])
     assert shift == pytest.approx(np.sqrt(slope @ cov @ slope), rel=1e-6)
 
 
@@ -23,14 +23,14 @@ def test_transformed_and_discrete_variables():
         pm.Poisson("count", 3.0)
     # Mode of the density of rate: 2; curvature of log p in log rate there: -2 * 2 = -4.
     point = {"rate": 2.0, "count": 3}
-    shift = mode_shift(model, point, lambda at: 0.2 * float(np.log(at["rate"])) + at["count"])
+    shift = Laplace.at(point, model).shift(lambda at: 0.2 * float(np.log(at["rate"])) + at["count"])
     assert shift == pytest.approx(0.2 / np.sqrt(4.0), rel=1e-5)
 
 
 def test_many_directions_are_sampled():
     with pm.Model() as model:
         pm.Normal("x", sigma=0.5, shape=200)
-    shift = mode_shift(model, {"x": np.zeros(200)}, lambda at: 0.1 * at["x"].sum())
+    shift = Laplace.at({"x": np.zeros(200)}, model).shift(lambda at: 0.1 * at["x"].sum())
     assert shift == pytest.approx(0.1 * 0.5 * np.sqrt(200), rel=0.35)
 
 
@@ -38,4 +38,13 @@ def test_no_mode_no_answer():
     with pm.Model() as model:
         x = pm.Flat("x")
         pm.Potential("bowl", x**2)
-    assert mode_shift(model, {"x": 0.0}, lambda at: 0.0) is None
+    assert Laplace.at({"x": 0.0}, model) is None
+
+
+def test_how_far_a_mode_is():
+    cov = np.array([[4.0, 1.9], [1.9, 1.0]])
+    away = np.array([1.0, -0.5])
+    with pm.Model() as model:
+        pm.MvNormal("x", [1.0, 2.0], cov)
+    distance = Laplace.at({"x": np.array([1.0, 2.0]) + away}, model).distance
+    assert distance == pytest.approx(np.sqrt(away @ np.linalg.solve(cov, away)), rel=1e-6)
