@@ -338,11 +338,12 @@ def public_data() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def counts_model(family: str, counts: np.ndarray, design: np.ndarray) -> pm.Model:
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 10.0, shape=design.shape[1])
-        dispersion = pt.exp(pm.Normal("log_dispersion", 0.0, 2.0))
         mean = pt.exp(pt.sum(design * beta, axis=1))
         if family == "pm.Poisson":
             pm.Poisson("y", mean, observed=counts)
-        elif family == "pm.NegativeBinomial":
+            return model
+        dispersion = pt.exp(pm.Normal("log_dispersion", 0.0, 2.0))
+        if family == "pm.NegativeBinomial":
             pm.NegativeBinomial("y", mu=mean, alpha=dispersion, observed=counts)
         else:
             pbs.CMP("y", **{family.split()[1]: mean}, nu=dispersion, observed=counts)
@@ -399,6 +400,7 @@ def poor_starts(
 
 
 def search(model: pm.Model, start: dict[str, Any]) -> End:
+    start = {rv.name: start[rv.name] for rv in model.free_RVs}
     try:
         with model, np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
