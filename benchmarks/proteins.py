@@ -71,11 +71,11 @@ def model_pearson(task: Problem, fit: FittedPotts, rng: np.random.Generator) -> 
     chain = GraphChain(layout, fit.h, fit.J, "gibbs")
     states = chain.advance(task.seen[:1000], 300, rng)
     sites, pairs = np.zeros(layout.field_shape), np.zeros(layout.coupling_shape)
-    for _ in range(10):
+    looks = 40  # so many that their noise is small beside that of the data
+    share = np.full(len(states), 1.0 / (looks * len(states)))
+    for _ in range(looks):
         states = chain.advance(states, 5, rng)
-        sums = conditional_sums(
-            states, np.full(len(states), 1e-1 / len(states)), fit.h, fit.J, edges
-        )
+        sums = conditional_sums(states, share, fit.h, fit.J, edges)
         sites, pairs = sites + sums.sites, pairs + 0.5 * sums.pairs
     share = np.full(len(task.seen), 1.0 / len(task.seen))
     data = counts(task.seen, share, edges, layout.n_states)
@@ -158,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="part of the names of fits, e.g. 'pseudo'")
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--peer", help="the command adabmDCA, from whatever environment")
     parser.add_argument("--peer-seconds", type=float, default=300.0)
     arguments = parser.parse_args()
