@@ -1,5 +1,10 @@
 """Normalising constants of discrete models inside PyMC, by Bayesian quadrature for sums."""
 
+# ruff: noqa: E402
+from pymc_bayessum.interrupts import while_importing
+
+while_importing()
+
 import pymc_bayessum.compiled_cache  # noqa: F401  # before anything is compiled
 from pymc_bayessum import datasets, embeddings, graphs, kernels, measures, normalizers
 from pymc_bayessum.anchoring import anchor, keep_anchors

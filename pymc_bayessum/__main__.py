@@ -11,6 +11,7 @@ from pymc_bayessum.cli.fit import checked_file, fit, shown_variables
 from pymc_bayessum.cli.frame import InputError, read_frame
 from pymc_bayessum.cli.regression import Recipe, build_model, formula_columns
 from pymc_bayessum.cli.show import draw_rootogram, show
+from pymc_bayessum.interrupts import as_usual
 
 __all__ = ["build_model", "main", "read_frame"]
 
@@ -143,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; without a command, the demonstration."""
+    as_usual()
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(words or ["demo"])
     if options.command is None:

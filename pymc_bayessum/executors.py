@@ -1,8 +1,10 @@
 """The same work on one core or on many machines: any executor of ``concurrent.futures``."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor
+from pickle import PicklingError
 from typing import Any
 
 __all__ = ["as_executor", "in_order"]
@@ -49,6 +51,13 @@ def in_order[T, R](
         for item, future in zip(items, futures, strict=True):
             try:
                 result = function(item) if future is None else future.result()
+            except (PicklingError, AttributeError) as error:
+                if not re.search("pickle|local object", str(error)):
+                    raise
+                raise TypeError(
+                    f"the executor's processes cannot be sent what they need ({error}): define "
+                    "functions at the top of a module, or use Dask's executor, which sends any"
+                ) from None
             except (BrokenExecutor, CancelledError):
                 if not told:
                     warnings.warn(

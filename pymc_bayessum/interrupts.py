@@ -1,8 +1,14 @@
 """An interrupt that does not lose what was computed before it."""
 
+import os
+import signal
+import sys
 from typing import Any
 
-__all__ = ["Interrupted"]
+__all__ = ["Interrupted", "as_usual", "while_importing"]
+
+#: What ``sys.argv`` begins with while the command line is on its way.
+COMMANDS = ("-m", "pymc-bayessum")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -29,3 +35,25 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, partial: Any) -> None:
         super().__init__(message)
         self.partial = partial
+
+
+def _leave(*args: Any) -> None:
+    """End the process in one line: there is nothing yet to keep."""
+    print("interrupted", file=sys.stderr, flush=True)
+    os._exit(130)
+
+
+def while_importing() -> None:
+    """Let an interrupt end the command line quietly before it has come to its first line.
+
+    Python imports the package before ``__main__``, which takes seconds. Elsewhere nothing changes.
+    """
+    begun = os.path.basename(next(iter(getattr(sys, "argv", [])), ""))
+    if begun in COMMANDS and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def as_usual() -> None:
+    """Let interrupts raise again."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

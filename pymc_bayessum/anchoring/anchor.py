@@ -1,6 +1,7 @@
 """Build, renew, keep and bring back the anchors of a model's normalisers."""
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import xarray as xr
 
 from pymc_bayessum.anchoring.files import as_dataset
 from pymc_bayessum.anchoring.variables import Anchorable, anchorable
+from pymc_bayessum.executors import as_executor
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, OffersNoData, fingerprint
 from pymc_bayessum.normalizers.anchored.rule import Anchored
 
@@ -25,6 +27,7 @@ def anchor(
     *,
     random_seed: Any = 0,
     progressbar: bool = True,
+    executor: Executor | None = None,
 ) -> pm.Model:
     """Build or renew the anchors of a model's normalisers.
 
@@ -45,6 +48,9 @@ def anchor(
     random_seed : None, int or numpy.random.Generator
         The same anchors are built every time by default.
     progressbar : bool
+    executor : concurrent.futures.Executor, optional
+        Makes the draws at several anchors side by side: processes, or a Dask cluster
+        (``client.get_executor()``). Anchors are the same as without.
 
     Returns
     -------
@@ -70,7 +76,7 @@ def anchor(
     >>> bool(np.isfinite(model.compile_logp()({"J_log__": -1.0})))
     True
     """
-    model = pm.modelcontext(model)
+    model, executor = pm.modelcontext(model), as_executor(executor)
     found = {part.name: part for part in anchorable(model)}
     if isinstance(data, xr.DataTree):
         _restore(found, data)
@@ -91,7 +97,8 @@ def anchor(
                 "it with pm.observe"
             )
         else:
-            part.set(Anchorage.at(build, rows, part.data))
+            held = Held(build(rows, executor), fingerprint(rows))
+            part.set(Anchorage.holding(build, held, part.data))
     return model
 
 

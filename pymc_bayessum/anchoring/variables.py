@@ -42,7 +42,7 @@ class Anchorable:
             return anchorage.unknown
         return anchorage.held.get(fingerprint(self.data))
 
-    def builder(self, **options: Any) -> Callable[[np.ndarray], Any] | None:
+    def builder(self, **options: Any) -> Callable[..., Any] | None:
         """Return how to anchor it with the prior that it has now; None where it is exact."""
         op: Any = self.node.op
         return op.anchors(*op.dist_params(self.node), **options)

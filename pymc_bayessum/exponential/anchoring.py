@@ -1,6 +1,7 @@
 """The anchored normaliser that a family's model gets by itself, from its data and its prior."""
 
 import warnings
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -101,6 +102,7 @@ def anchor_family(
     rng: np.random.Generator,
     each: int | None = None,
     progressbar: bool = True,
+    executor: Executor | None = None,
 ) -> Anchored:
     """Anchor a normaliser near the posterior of a model.
 
@@ -115,6 +117,8 @@ def anchor_family(
     each : int, optional
         Draws at each anchor; by default as many as the target error asks for.
     progressbar : bool
+    executor : concurrent.futures.Executor, optional
+        For draws at several anchors.
 
     Returns
     -------
@@ -143,6 +147,7 @@ def anchor_family(
             rng=rng,
             chains=typical,
             progressbar=progressbar,
+            executor=executor,
         )
     each = EACH if each is None else each
     with progress("Anchoring the normaliser", progressbar) as report:
@@ -170,6 +175,7 @@ def anchor_family(
             coordinates=coordinates,
             start=mode.rule.states,
             rng=rng,
+            executor=executor,
         )
     if not (converged and rule.settled):
         reason = "chains had not settled" if converged else "the mode was not reached"

@@ -1,6 +1,7 @@
 """Any discrete exponential family as a PyMC distribution."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import numba
@@ -294,14 +295,14 @@ def choose_normalizer(family: Any, normalizer: Any) -> Any:
 class FamilyAnchors(Anchors[Family]):
     """How a family's model is anchored at data that are not known before it is asked."""
 
-    def __call__(self, data: np.ndarray) -> Normalizer:
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
         """Anchor at states, from which chains start as well."""
         family = with_data(self.family, data)
         rng = as_generator(self.random_seed)
         family.require_reaction(rng)
         statistics, _ = numeric_statistics(family, data)
-        bar = self.progressbar
-        return Estimated(anchor_family(family, statistics, self.prior, rng=rng, progressbar=bar))
+        how: Any = {"rng": rng, "progressbar": self.progressbar, "executor": executor}
+        return Estimated(anchor_family(family, statistics, self.prior, **how))
 
 
 def is_renewable(normalizer: Any) -> bool:

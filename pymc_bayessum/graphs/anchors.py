@@ -1,6 +1,7 @@
 """Anchored normalisers of Potts and Ising models, by their fields and couplings."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,6 +9,7 @@ import numpy as np
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.executors import as_executor
 from pymc_bayessum.graphs.estimates import model_layout, numeric_parameters, symbolic_parameters
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.samplers import SamplerName
@@ -118,6 +120,7 @@ def anchored_rule(
     n_sites: int | None = None,
     n_states: int | None = None,
     rng: Any = None,
+    executor: Executor | None = None,
 ) -> AnchoredRule:
     r"""Normaliser of a Potts or Ising model from draws at one anchor or several.
 
@@ -155,6 +158,8 @@ def anchored_rule(
     n_sites, n_states : int, optional
         Where the shapes do not tell.
     rng : None, int or numpy.random.Generator
+    executor : concurrent.futures.Executor, optional
+        For the draws at further anchors, which are the same ones without.
 
     Returns
     -------
@@ -179,5 +184,6 @@ def anchored_rule(
         n_moments=n_moments,
         constant=constant,
         rng=as_generator(rng),
+        executor=as_executor(executor),
         kind=AnchoredRule,
     )

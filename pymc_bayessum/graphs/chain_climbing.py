@@ -20,6 +20,7 @@ from pymc_bayessum.graphs.conditional_sums import conditional_sums
 from pymc_bayessum.graphs.moments import consistent, statistics_of_marginals
 from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.interrupts import Interrupted
 
 __all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson", "posterior"]
 
@@ -291,8 +292,9 @@ def climb_by_chains(
         try:
             theta, states = _climb(target, best, rng)
             states, error, news = _look(target, theta, states, best.step, rng)
-        except KeyboardInterrupt:  # what was found so far can be resumed
-            break
+        except KeyboardInterrupt:
+            told = f"the best of {len(best.history)} rounds is .partial"
+            raise Interrupted(told, best) from None
         entry = {
             "step": best.step,
             "error": error,

@@ -5,6 +5,7 @@ count as two parameters however many sites they are spread over. The climb to th
 from the mode of the pseudo-likelihood.
 """
 
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,12 @@ def default_rule(
 
 
 def rule_at(
-    layout: PottsLayout, observed: Any, draws: np.ndarray | None, rng: Any, progressbar: bool
+    layout: PottsLayout,
+    observed: Any,
+    draws: np.ndarray | None,
+    rng: Any,
+    progressbar: bool,
+    executor: Executor | None = None,
 ) -> AnchoredRule:
     """Build the same from draws of the prior, (K, d)."""
     rows = np.asarray(observed)
@@ -96,6 +102,7 @@ def rule_at(
         rng=as_generator(rng),
         chains=_first_states(layout, states),
         progressbar=progressbar,
+        executor=executor,
         kind=AnchoredRule,
     )
 

@@ -43,6 +43,8 @@ FIRST_STEP = 0.1
 START_STEPS = 50
 #: Sweeps of new chains before the first step.
 BURN_IN = 100
+#: What an interrupt says.
+SO_FAR = "the fit so far is on this exception as .partial, for resume="
 
 FitMethod = Literal["anchored", "stochastic"]
 
@@ -244,6 +246,7 @@ def fit_potts(
         Go on where this fit ended, with its chains and history.
     rng : None, int or numpy.random.Generator
     progressbar : bool
+        An interrupt from the keyboard (`Interrupted`) carries the fit so far as ``.partial``.
 
     Returns
     -------
@@ -320,7 +323,7 @@ def fit_potts(
         n_rows=len(states) if weights is None else total,
     )
     if stopped:
-        raise Interrupted("the fit so far is on this exception as .partial, for resume=", fit)
+        raise Interrupted(SO_FAR, fit)
     return fit
 
 
@@ -387,9 +390,13 @@ def _stochastic_fit(
                 begun = ChainClimb(theta, chains, FIRST_STEP)
                 looks.append(looked_at(target, begun, generator))
             first = min(looks, key=lambda look: look.error)
-        found = climb_by_chains(target, first, generator, max_rounds=max_rounds, report=report)
+        stopped = False
+        try:
+            found = climb_by_chains(target, first, generator, max_rounds=max_rounds, report=report)
+        except Interrupted as stop:
+            found, stopped = stop.partial, True
     h, J = layout.unflatten(found.theta)
-    return StochasticPottsFit(
+    fit = StochasticPottsFit(
         layout=layout,
         h=h,
         J=J,
@@ -403,6 +410,9 @@ def _stochastic_fit(
         step=found.step,
         rng=generator,
     )
+    if stopped:
+        raise Interrupted(SO_FAR, fit)
+    return fit
 
 
 def _starts(data: PseudoTarget, mean: np.ndarray, variance: np.ndarray) -> list[tuple[Any, Any]]:

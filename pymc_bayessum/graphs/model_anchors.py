@@ -1,5 +1,6 @@
 """How a Potts or Ising model is anchored, at data that are not known before it is asked."""
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,11 +42,12 @@ class PottsAnchors:
     random_seed: Any = 0
     progressbar: bool = True
 
-    def __call__(self, data: np.ndarray) -> AnchoredRule:
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> AnchoredRule:
         """Anchor at the rows that have no missing entry."""
         rows = np.ma.asarray(data).reshape(-1, self.layout.n_sites)
         complete = np.asarray(rows[~np.ma.getmaskarray(rows).any(axis=1)]).astype(np.int64)
-        return rule_at(self.layout, complete, self.draws, self.random_seed, self.progressbar)
+        how = self.random_seed, self.progressbar, executor
+        return rule_at(self.layout, complete, self.draws, *how)
 
     def without_data(self) -> GraphNormalizer:
         """Follow log Z over the prior of one coupling, for labels that nobody observes."""

@@ -1,9 +1,8 @@
-"""Whether a random-graph model is degenerate: whether its chains remember where they began.
+"""What stands in for the normaliser of a degenerate random-graph model.
 
 Where a model with strong clustering has one mode of nearly empty and one of nearly full networks,
-and the data lie between, no theta makes networks like the data probable (Handcock, "Assessing
-degeneracy in statistical models of social networks", 2003). Chains from the empty and from the full
-network then end in different places, or all far from the data.
+and the data lie between, no theta makes networks like the data probable: see
+:mod:`pymc_bayessum.networks.phases`.
 """
 
 from collections.abc import Sequence
@@ -15,61 +14,9 @@ import numpy as np
 from pymc_bayessum.exponential.listing import distinct
 from pymc_bayessum.networks.dyads import DyadSum
 from pymc_bayessum.networks.family import NetworkFamily
-from pymc_bayessum.networks.sampler import run_chains
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
 
-__all__ = ["Degenerate", "degenerate", "is_degenerate"]
-
-#: Chains from each start.
-CHAINS = 12
-#: Proposals of a chain, for each free dyad: it takes two to empty a full network;
-PASSES, FEWEST_PASSES = 30, 4
-#: and how many there are at most beyond the fewest.
-MOST_PROPOSALS = 100_000
-#: Standard deviations between the ends of chains that count as different places.
-APART = 4.0
-
-
-def is_degenerate(family: NetworkFamily, theta: np.ndarray, rng: np.random.Generator) -> bool:
-    """Tell whether chains from empty, full and observed networks end in different places.
-
-    Parameters
-    ----------
-    family : NetworkFamily
-        With observed networks.
-    theta : ndarray, shape (d,)
-        Near the posterior.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> import networkx as nx
-    >>> import numpy as np
-    >>> from pymc_bayessum.networks.family import network_family
-    >>> from pymc_bayessum.networks.terms import edges, triangles
-    >>> ties = nx.to_numpy_array(nx.karate_club_graph(), weight=None)[None]
-    >>> family = network_family([edges(), triangles()], 34, networks=ties)
-    >>> is_degenerate(family, np.array([-2.5, 0.67]), np.random.default_rng(0))
-    True
-    """
-    size = len(family.dyads)
-    full = np.packbits(np.ones((1, size), bool), axis=1, bitorder="little")
-    steps = max(FEWEST_PASSES * size, min(PASSES * size, MOST_PROPOSALS))
-    ends = []
-    for start in (np.zeros_like(full), full, family.typical):
-        chains = start[np.arange(CHAINS) % len(start)]
-        arguments = family.program, theta, family.fixed, family.dyads
-        ends.append(family.statistics(run_chains(*arguments, chains, steps, rng)))
-    centres = np.array([np.median(part, axis=0) for part in ends])
-    # The narrowest of the three: where some chains have jumped, the spread is that of the jump.
-    within = np.min([part.std(axis=0, ddof=1) for part in ends], axis=0)
-    scale = np.maximum(within, 1e-6 * (1.0 + np.abs(centres).max(axis=0)))
-    apart = (centres.max(axis=0) - centres.min(axis=0)) / scale
-    return bool(apart.max() > APART)
+__all__ = ["Degenerate", "degenerate"]
 
 
 @dataclass(frozen=True, eq=False)

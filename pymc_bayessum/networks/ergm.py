@@ -1,6 +1,7 @@
 """Exponential random graph models as PyMC distributions."""
 
 import warnings
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pymc_bayessum.exponential.distribution import (
     require_rows,
 )
 from pymc_bayessum.networks.data import as_matrices, is_directed
-from pymc_bayessum.networks.degeneracy import degenerate, is_degenerate
+from pymc_bayessum.networks.degeneracy import degenerate
 from pymc_bayessum.networks.family import NetworkFamily, network_family
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, fingerprint
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
@@ -223,13 +224,13 @@ def _free(fixed: Any, missing: np.ndarray) -> np.ndarray | None:
 class NetworkAnchors(Anchors[NetworkFamily]):
     """How a network model is anchored at networks that are not known before it is asked."""
 
-    def __call__(self, data: np.ndarray) -> Normalizer:
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
         """Anchor at networks, unless the model turns out to be degenerate."""
         rows = np.asarray(data).reshape(-1, *self.family.state_shape)
         family = self.family.starting_at(rows)
         statistics = family.statistics(family.typical).reshape(*np.shape(data)[:-2], -1)
         rng = as_generator(self.random_seed)
-        return _anchored(family, statistics, self.prior, rng, self.progressbar)
+        return _anchored(family, statistics, self.prior, rng, self.progressbar, executor)
 
 
 def _anchored(
@@ -238,10 +239,12 @@ def _anchored(
     prior: Prior,
     rng: np.random.Generator,
     progressbar: bool = True,
+    executor: Executor | None = None,
 ) -> Normalizer:
-    if not is_degenerate(family, family.pseudo_mode(family.typical), rng):
-        found = anchor_family(family, statistics, prior, rng=rng, progressbar=progressbar)
-        if not is_degenerate(family, found.centre, rng):
+    if not family.remembers_start(family.pseudo_mode(family.typical), rng):
+        how: Any = {"rng": rng, "progressbar": progressbar, "executor": executor}
+        found = anchor_family(family, statistics, prior, **how)
+        if not family.remembers_start(found.centre, rng):
             return Estimated(found)
     flagged = degenerate(family)
     warnings.warn(f"the fit will need {flagged.remedy(Facts(False))}", stacklevel=5)

@@ -15,6 +15,7 @@ from pymc_bayessum.exponential.listing import ListedSum, distinct
 from pymc_bayessum.networks.changes import MOST_NODES, Program, changes, counts, program
 from pymc_bayessum.networks.dyads import DyadSum
 from pymc_bayessum.networks.listing import LISTABLE, listed
+from pymc_bayessum.networks.phases import APART, ELSEWHERE, MOST_DYADS, apart, ends, joined
 from pymc_bayessum.networks.sampler import run_chains
 from pymc_bayessum.networks.terms import Term
 from pymc_bayessum.normalizers.coordinates import Coordinates, plain
@@ -140,6 +141,36 @@ class NetworkFamily:
     def coordinates(self) -> Coordinates:
         """All of them: terms that cannot be told apart are refused."""
         return plain(self.n_statistics)
+
+    def remembers_start(self, theta: np.ndarray, rng: np.random.Generator) -> bool:
+        """Whether chains from empty, full and observed networks end in different places.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> from pymc_bayessum.networks.terms import edges, triangles
+        >>> ties = nx.to_numpy_array(nx.karate_club_graph(), weight=None)[None]
+        >>> family = network_family([edges(), triangles()], 34, networks=ties)
+        >>> family.remembers_start(np.array([-2.5, 0.67]), np.random.default_rng(0))
+        True
+        """
+        return apart(self._ends(theta, rng)) > APART
+
+    def _ends(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return ends(self.program, theta, self.fixed, self.dyads, self.typical, rng)
+
+    def joined(self, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return anchors at which chains mix, and others that join sparse and dense networks."""
+        places = [place for place, name in enumerate(self.names) if name == "edges"]
+        if self.is_dyadic or not places or len(self.dyads) > MOST_DYADS or not len(self.typical):
+            return anchors
+        here = self._ends(anchors[0], rng)
+
+        def strays(theta: np.ndarray) -> bool:
+            there = self._ends(theta, rng)
+            return apart(there) > APART or apart(np.concatenate([here, there])) > ELSEWHERE
+
+        return joined(anchors, strays, places[0], len(self.dyads))
 
     @property
     def is_dyadic(self) -> bool:

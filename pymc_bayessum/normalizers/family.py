@@ -15,6 +15,7 @@ offer                  what it is for
 ``coordinates``        the identifiable directions (found from draws otherwise)
 ``exact_log_z``        something to hold an estimate against
 ``log_constant``       log Z at an anchor, on which no posterior depends
+``joined``             anchors at which draws mix, where a posterior reaches others
 ``n_sites``            how large a state is, where its array does not tell
 =====================  ============================================================================
 """
@@ -38,6 +39,7 @@ __all__ = [
     "OffersEnergy",
     "OffersExactLogZ",
     "OffersExactMean",
+    "OffersJoins",
     "OffersMoves",
     "OffersOtherMeans",
     "OffersSites",
@@ -188,6 +190,14 @@ class OffersConstant(Protocol):
 
     def log_constant(self, theta: np.ndarray, rng: np.random.Generator) -> LogConstant:
         """Estimate log Z at a parameter vector."""
+
+
+@runtime_checkable
+class OffersJoins(Protocol):
+    """A family whose states may be of several kinds that draws at one anchor do not all visit."""
+
+    def joined(self, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return anchors at which draws mix, the first of those given first, and joins."""
 
 
 @runtime_checkable

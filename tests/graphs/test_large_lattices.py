@@ -108,6 +108,7 @@ def test_chains_that_stay_apart_are_told():
     with pm.Model():
         h, J = pm.Normal("h") * np.array([0.0, 1.0]), pm.HalfNormal("J") * np.eye(2)
     with pytest.warns(UserWarning, match="do not agree"):
-        rule = default_rule(layout, x, h, J, progressbar=False)
+        # Whether all of them turn in the end is chance: some do not with this seed.
+        rule = default_rule(layout, x, h, J, rng=1, progressbar=False)
     assert not rule.settled
     assert rule.report()["flagged"]

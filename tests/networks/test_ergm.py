@@ -11,6 +11,7 @@ from scipy.special import logsumexp, softmax
 import pymc_bayessum as pbs
 from pymc_bayessum.networks.family import network_family
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.anchored.rule import anchored
 
 EDGES = pbs.ergm.edges()
 
@@ -177,12 +178,27 @@ def test_degenerate_models_are_flagged(karate):
     assert "gwesp" in str(checked)
 
 
-def test_a_sound_model_of_the_same_network_is_not_flagged(karate):
-    from pymc_bayessum.networks.degeneracy import is_degenerate
+def test_sparse_and_full_networks_are_joined():
+    """With many triangles the full network outweighs all others, and chains do not find it."""
+    ties = nx.to_numpy_array(nx.path_graph(6))[None].astype(int)
+    family = network_family([EDGES, pbs.ergm.triangles()], 6, networks=ties)
+    rng, centre = np.random.default_rng(0), np.array([-1.5, 0.0])
+    near, far = np.array([-1.3, -0.3]), np.array([-3.0, 2.6])
+    assert family.remembers_start(far, rng)
+    assert len(family.joined(np.array([centre, near]), rng)) == 2
+    anchors = family.joined(np.array([centre, near, far]), rng)
+    assert not any(family.remembers_start(theta, rng) for theta in anchors)
+    rule = anchored(family, anchors, n=20_000, rng=rng, start=family.typical)
+    points = np.array([[-3.0, 2.2], [-3.0, 2.4], far, [-2.0, 0.5]])
+    exact = family.exact.log_z(np, points) - family.exact.log_z(np, centre)
+    found = rule.log_z_at(np, points) - rule.log_z_at(np, centre)
+    np.testing.assert_allclose(found, exact, atol=0.15)
 
+
+def test_a_sound_model_of_the_same_network_is_not_flagged(karate):
     family = network_family([EDGES, pbs.ergm.gwesp(0.5)], 34, networks=karate[None])
     rng = np.random.default_rng(0)
-    assert not is_degenerate(family, np.array([-3.1, 0.8]), rng)
+    assert not family.remembers_start(np.array([-3.1, 0.8]), rng)
 
 
 @pytest.mark.parametrize(

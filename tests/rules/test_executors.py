@@ -3,13 +3,16 @@
 import os
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from functools import partial
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_bayessum as pbs
+from pymc_bayessum.anchoring.variables import anchorable
 from pymc_bayessum.executors import in_order
 
 KERNEL, MEASURE = pbs.kernels.Brownian(), pbs.measures.Poisson(8.0)
@@ -31,6 +34,53 @@ def dies_once(marker, x):
         Path(marker).touch()
         os._exit(1)
     return x * x
+
+
+def ups_and_bonds(x):
+    return np.stack([x.sum(axis=1), (x[:, 1:] == x[:, :-1]).sum(axis=1)], axis=1)
+
+
+def anchored_family(statistics=ups_and_bonds):
+    family = pbs.Family(statistics, sites=8, n_states=2)
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0.0, 1.0, shape=2)
+        rows = np.tri(8, 8, -1, dtype=int)
+        pbs.ExponentialFamily("x", theta, family=family, normalizer="anchored", shape=(8, 8))
+    return pm.observe(model, {"x": rows})
+
+
+def anchored_spins():
+    with pm.Model() as model:
+        J = pm.Normal("J", 0.3, 0.1)
+        pbs.Ising("x", None, J, pbs.graphs.grid(16, 16), shape=(256,))
+    return pm.observe(model, {"x": np.where(np.arange(256) % 16 > 7, 1, -1)})
+
+
+class StatisticsDieOnce:
+    """Kill a worker in the middle of its draws, once."""
+
+    def __init__(self, marker):
+        self.marker, self.asked = str(marker), 0
+
+    def __call__(self, x):
+        self.asked += parent_process() is not None
+        if self.asked == 30 and not Path(self.marker).exists():
+            Path(self.marker).touch()
+            os._exit(1)
+        return ups_and_bonds(x)
+
+
+def nodes_of(model, **how):
+    pbs.anchor(model, progressbar=False, **how)
+    (part,) = anchorable(model)
+    normalizer = part.held.normalizer
+    return getattr(normalizer, "rule", normalizer).nodes
+
+
+def assert_same_anchors(build, pool):
+    one, many = nodes_of(build()), nodes_of(build(), executor=pool)
+    np.testing.assert_array_equal(one.rows, many.rows)
+    np.testing.assert_array_equal(one.log_weights, many.log_weights)
 
 
 class DiesOnce:
@@ -89,12 +139,17 @@ def test_failures_keep_what_was_learnt():
 def test_what_is_no_executor():
     with pytest.raises(TypeError, match=r"executor must be a concurrent.futures.Executor"):
         active(executor=4)
+    with pytest.raises(TypeError, match=r"executor must be a concurrent.futures.Executor"):
+        pbs.anchor(pm.Model(), executor=4)
     with pytest.raises(ValueError, match="batch must be at least 1"):
         active(batch=0)
 
 
 def test_a_process_pool_whose_worker_is_killed(tmp_path):
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        assert_same_anchors(anchored_spins, pool)
+        with pytest.raises(TypeError, match="define functions at the top of a module"):
+            nodes_of(anchored_family(lambda x: ups_and_bonds(x)), executor=pool)
         with pytest.warns(RuntimeWarning, match="workers of the executor have died"):
             found = list(in_order(DiesOnce(tmp_path / "once"), range(10), pool))
         assert found == [x * x for x in range(10)]
@@ -113,9 +168,8 @@ def test_a_dask_cluster_whose_worker_is_killed(tmp_path):
         distributed.Client(cluster) as client,
         client.get_executor() as pool,
     ):
-        assert list(in_order(DiesOnce(tmp_path / "once"), range(10), pool)) == [
-            x * x for x in range(10)
-        ]
-        assert (tmp_path / "once").exists()
+        dies = StatisticsDieOnce(tmp_path / "at_anchors")
+        assert_same_anchors(partial(anchored_family, dies), pool)
+        assert (tmp_path / "at_anchors").exists()
         found = active(n=20, batch=5, executor=pool)
     np.testing.assert_array_equal(found.values, active(n=20).values)

@@ -1,5 +1,8 @@
 """An interrupt at any stage keeps what was computed before it."""
 
+import signal
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -9,6 +12,7 @@ import xarray as xr
 
 import pymc_bayessum as pbs
 from pymc_bayessum.diagnostics.evaluation import Evaluator
+from pymc_bayessum.graphs import chain_climbing
 from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored
@@ -74,6 +78,36 @@ def test_fit(monkeypatch, rows):
     with pytest.raises(KeyboardInterrupt) as early:
         pbs.fit_potts(rows, edges, start=start, **how)
     assert not isinstance(early.value, Interrupted)
+
+
+def test_stochastic_fit(monkeypatch, rows):
+    how = {"method": "stochastic", "n_chains": 100, "rng": 0, "progressbar": False}
+    edges = pbs.graphs.ring(4)
+    look = chain_climbing._look
+    # Two looks tell where to begin, one ends the first round.
+    monkeypatch.setattr(chain_climbing, "_look", After(look, 3))
+    monkeypatch.setattr(chain_climbing, "TOLERANCE", 0.0)
+    with pytest.raises(Interrupted, match="resume=") as stop:
+        pbs.fit_potts(rows, edges, **how)
+    monkeypatch.undo()
+    partial = stop.value.partial
+    assert isinstance(partial, pbs.StochasticPottsFit)
+    assert len(partial.history) == 1
+    assert not partial.converged
+    assert pbs.fit_potts(rows, edges, resume=partial, progressbar=False).converged
+
+
+def test_command_line_while_it_is_imported():
+    command = [sys.executable, "-X", "importtime", "-m", "pymc_bayessum", "--version"]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as process:
+        # The package has begun, and there are seconds of imports to come.
+        while "numpy.linalg" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        printed, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert printed == ""
+    assert [line for line in told.splitlines() if "import time:" not in line] == ["interrupted"]
 
 
 class Bits:

@@ -15,12 +15,15 @@ be kept.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import softmax
 
+from pymc_bayessum.executors import in_order
 from pymc_bayessum.normalizers.anchored.draws import N_BATCHES
 from pymc_bayessum.normalizers.anchored.mixture import stretched
 from pymc_bayessum.normalizers.anchored.moments import Moments
@@ -105,6 +108,7 @@ def model_averages(
     start: np.ndarray,
     rng: np.random.Generator,
     bends: bool = True,
+    executor: Executor | None = None,
 ) -> Averages:
     """Draw from a model at points of a posterior, and average.
 
@@ -123,6 +127,8 @@ def model_averages(
     rng : numpy.random.Generator
     bends : bool
         Whether the covariance is wanted too.
+    executor : concurrent.futures.Executor, optional
+        For sets of points side by side.
 
     Returns
     -------
@@ -142,10 +148,31 @@ def model_averages(
     >>> bool(np.allclose(found.means, 5.0, atol=0.4)), found.n_draws
     (True, 1000)
     """
+    sets = np.array_split(np.arange(len(points)), min(N_BATCHES, len(points)))
+    average = partial(_averages_at, family, points, coordinates, rounds, thin, start, bends)
+    found = in_order(average, list(zip(sets, rng.spawn(len(sets)), strict=True)), executor)
+    means, bend = zip(*found, strict=True)
+    n_draws = len(points) * rounds * CHAINS
+    covariance = np.sum(bend, axis=0) / len(points)
+    return Averages(points, np.concatenate(means), covariance, n_draws, n_draws if bends else 0)
+
+
+def _averages_at(
+    family: Family,
+    points: np.ndarray,
+    coordinates: Coordinates,
+    rounds: int,
+    thin: int,
+    start: np.ndarray,
+    bends: bool,
+    chosen: tuple[np.ndarray, np.random.Generator],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean statistics at some of the points, (s, r), and the sum of the covariances."""
+    places, rng = chosen
     size = coordinates.size
     means, bend = [], np.zeros((size, size))
-    for number, point in enumerate(points):
-        theta = coordinates.parameters(point)
+    for number in places:
+        theta = coordinates.parameters(points[number])
         chain = _moves(family, theta)
         states = start[(number * CHAINS + np.arange(CHAINS)) % len(start)]
         if chain is not None:
@@ -160,14 +187,13 @@ def model_averages(
         every = np.concatenate(drawn)
         if bends or not isinstance(family, OffersConditionalMeans):
             rows = coordinates.rows(family.statistics(every))[0]
-            bend += np.cov(rows, rowvar=False).reshape(size, size) / len(points)
+            bend += np.cov(rows, rowvar=False).reshape(size, size)
         if isinstance(family, OffersConditionalMeans):
             full = family.conditional_means(theta, every, np.zeros(len(every), dtype=np.int64))
             means.append(coordinates.select @ full[0])
         else:
             means.append(rows.mean(axis=0))
-    n_draws = len(points) * rounds * CHAINS
-    return Averages(points, np.stack(means), bend, n_draws, n_draws if bends else 0)
+    return np.stack(means), bend
 
 
 def _moves(family: Family, theta: np.ndarray) -> Chain | None:
@@ -187,6 +213,7 @@ def averages_until(
     start: np.ndarray,
     rng: np.random.Generator,
     n_bends: int,
+    executor: Executor | None = None,
 ) -> tuple[Averages, float]:
     """Average over sets of points until what is left of error in the posterior mean is small.
 
@@ -201,7 +228,7 @@ def averages_until(
     n_rows : float
     target : float
         Error of the posterior mean, in sds, root mean square over directions.
-    thin, start, rng
+    thin, start, rng, executor
         As for :func:`model_averages`.
     n_bends : int
         Draws for the covariance, at least.
@@ -217,7 +244,7 @@ def averages_until(
     while True:
         new = model_averages(
             rule.family, next(sets), rule.coordinates, rounds=rounds, thin=thin, start=start,
-            rng=rng, bends=found is None or found.n_bends < n_bends,
+            rng=rng, bends=found is None or found.n_bends < n_bends, executor=executor,
         )  # fmt: skip
         found = new if found is None else found.joined(new)
         error = _mean_error(_left(rule, found), precision, n_rows)

@@ -7,6 +7,7 @@ many get one, at the mode.
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from pymc_bayessum.normalizers.anchored.averages import (
     balanced,
 )
 from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, NormalPrior, climb
-from pymc_bayessum.normalizers.anchored.draws import Walk, chains_for
+from pymc_bayessum.normalizers.anchored.draws import Draws, Walk, chains_for, draw_all
 from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
 from pymc_bayessum.normalizers.anchored.laplace import laplace_mean, rare_point
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
@@ -27,7 +28,7 @@ from pymc_bayessum.normalizers.anchored.precision import posterior_precision
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored, combined, split
 from pymc_bayessum.normalizers.anchored.target import TARGET, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import Family, OffersExactLogZ, OffersSites
+from pymc_bayessum.normalizers.family import Family, OffersExactLogZ, OffersJoins, OffersSites
 from pymc_bayessum.progress import progress
 
 __all__ = ["FEW_PARAMETERS", "axis_points", "default_anchored", "matched_prior"]
@@ -80,6 +81,7 @@ def default_anchored[A: Anchored](
     chains: np.ndarray | None = None,
     target: Precision = TARGET,
     progressbar: bool = True,
+    executor: Executor | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> A:
     """Build an anchored normaliser from the statistics of data.
@@ -101,6 +103,8 @@ def default_anchored[A: Anchored](
         Errors of the posterior's mean and sd that draws may leave: they are made until it is
         reached.
     progressbar : bool
+    executor : concurrent.futures.Executor, optional
+        For draws at several anchors, or at points of a posterior of many parameters.
     kind : type
         What to build: a wing's own kind of :class:`Anchored`.
 
@@ -133,11 +137,11 @@ def default_anchored[A: Anchored](
     with progress("Anchoring the normaliser", progressbar) as report:
         if coordinates.size <= FEW_PARAMETERS:
             rule, converged = _around_the_mode(
-                family, data, coordinates, prior, first, rng, chains, target, report, kind
+                family, data, coordinates, prior, first, rng, chains, target, report, executor, kind
             )
         else:
             rule, converged = _at_the_mode(
-                family, data, coordinates, prior, first, rng, chains, target, report, kind
+                family, data, coordinates, prior, first, rng, chains, target, report, executor, kind
             )
     trouble = None
     if not converged:
@@ -169,6 +173,7 @@ def _at_the_mode[A: Anchored](
     chains: np.ndarray | None,
     target: Precision,
     report: Callable[[str], None],
+    executor: Executor | None,
     kind: type[A],
 ) -> tuple[A, bool]:
     """One anchor for many parameters."""
@@ -186,7 +191,7 @@ def _at_the_mode[A: Anchored](
         kind=kind,
     )
     if coordinates.size >= MANY_PARAMETERS:
-        rule, near = _balanced_at_the_mean(mode, data, prior, n, rng, target, report)
+        rule, near = _balanced_at_the_mean(mode, data, prior, n, rng, target, report, executor)
         return rule, mode.converged and near
     rule = anchored(
         family,
@@ -211,6 +216,7 @@ def _balanced_at_the_mean[A: Anchored](
     rng: np.random.Generator,
     target: Precision,
     report: Callable[[str], None],
+    executor: Executor | None,
 ) -> tuple[A, bool]:
     """One anchor at the posterior mean, put right by averages around it; whether it is near."""
     family, coordinates = mode.rule.family, mode.rule.coordinates
@@ -226,17 +232,18 @@ def _balanced_at_the_mean[A: Anchored](
                 family,
                 anchor,
                 coordinates,
-                rng,
+                stream,
                 start=rule.states,
                 means=None if method == "exact" or place else method,
                 curvature=0 if place else n_bends,
             )
-            for place, anchor in enumerate(anchors)
+            for place, (anchor, stream) in enumerate(
+                zip(anchors, rng.spawn(len(anchors)), strict=True)
+            )
         ]
         each = n // len(walks)
         kept = -(-5 * each // (4 * walks[0].n_chains))
-        for walk in walks:
-            walk.draw(kept)
+        walks = draw_all([Draws(walk, kept) for walk in walks], executor)
         walks[0].draw(-(-n_bends // walks[0].n_chains) - kept, every=n_bends)
         rule = combined(
             walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
@@ -251,6 +258,7 @@ def _balanced_at_the_mean[A: Anchored](
     averages, error = averages_until(
         rule, posterior_sets(rule, data, prior, posterior, rng), posterior.precision, data.n_rows,
         MARGIN * target.mean, thin=walks[0].thin, start=rule.states, rng=rng, n_bends=n_bends,
+        executor=executor,
     )  # fmt: skip
     # The inverse of a covariance is too large by that much.
     found = Precision(error, 0.5 * coordinates.size / averages.n_bends)
@@ -268,6 +276,7 @@ def _around_the_mode[A: Anchored](
     chains: np.ndarray | None,
     target: Precision,
     report: Callable[[str], None],
+    executor: Executor | None,
     kind: type[A],
 ) -> tuple[A, bool]:
     """Several anchors for few parameters, with draws until the target is reached."""
@@ -293,18 +302,20 @@ def _around_the_mode[A: Anchored](
         kind=kind,
     )
     anchors = coordinates.parameters(axis_points(mode.point, mode.curvature))
+    if isinstance(family, OffersJoins):
+        anchors = family.joined(anchors, rng)
     method = moment_method(family, anchors[0], None)
     walks = [
         Walk(
             family,
             anchor,
             coordinates,
-            rng,
+            stream,
             start=mode.rule.states,
             n_chains=n_chains,
             means=method if method != "exact" and place == 0 else None,
         )
-        for place, anchor in enumerate(anchors)
+        for place, (anchor, stream) in enumerate(zip(anchors, rng.spawn(len(anchors)), strict=True))
     ]
     most = MOST_DRAWS // (len(walks) * n_chains)
     rounds = min(most, -(-max(FIRST_DRAWS, SMALL_SITES // n_sites) // n_chains))
@@ -313,8 +324,7 @@ def _around_the_mode[A: Anchored](
     found: Precision | None = None
     while True:
         try:
-            for walk in walks:
-                walk.draw(rounds - walk.n_rounds)
+            walks = draw_all([Draws(walk, rounds - walk.n_rounds) for walk in walks], executor)
         except KeyboardInterrupt:
             if rule is None:
                 raise

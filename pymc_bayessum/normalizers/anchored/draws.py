@@ -6,10 +6,13 @@ uncorrelated. Other families draw by themselves. States are forgotten once their
 known: only the last ones stay, to go on from.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_bayessum.executors import in_order
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import (
     Family,
@@ -18,7 +21,7 @@ from pymc_bayessum.normalizers.family import (
     OffersEnergy,
 )
 
-__all__ = ["CHAINS", "Walk", "chains_for", "mean_statistics", "some_of"]
+__all__ = ["CHAINS", "Draws", "Walk", "chains_for", "draw_all", "mean_statistics", "some_of"]
 
 #: Chains that are run side by side, at most.
 CHAINS = 500
@@ -60,7 +63,7 @@ def chains_for(states: np.ndarray) -> int:
 
 
 class Walk:
-    """Draws at one parameter value; more of them whenever asked.
+    """Draws at one parameter value; more of them whenever asked. The first wait for burn-in.
 
     Parameters
     ----------
@@ -140,8 +143,6 @@ class Walk:
                 self.states = self.chain.start(n_chains, rng)
             else:
                 self.states = start[np.arange(n_chains) % len(start)]
-            self._burn_in()
-            self._space_out()
 
     @property
     def rows(self) -> np.ndarray:
@@ -193,6 +194,9 @@ class Walk:
         every : int
             Draws between serve the means alone.
         """
+        if self.chain is not None and not self.burn_in:
+            self._burn_in()
+            self._space_out()
         for number in range(rounds):
             self._advance(self.thin)
             kept = number % every == 0
@@ -267,6 +271,46 @@ class Walk:
             spread = np.sqrt((first**2).sum(axis=0) * (now**2).sum(axis=0))
             if ((first * now).sum(axis=0) <= 0.2 * spread).all():
                 return
+
+
+class Draws(NamedTuple):
+    """Draws to be made: those of :meth:`Walk.draw`.
+
+    Attributes
+    ----------
+    walk : Walk
+        With a generator of its own.
+    rounds, every : int
+    """
+
+    walk: Walk
+    rounds: int
+    every: int = 1
+
+    def made(self) -> Walk:
+        """Make them."""
+        self.walk.draw(self.rounds, self.every)
+        return self.walk
+
+
+def draw_all(wanted: Sequence[Draws], executor: Executor | None = None) -> list[Walk]:
+    """Make draws at several anchors, side by side where there is an executor.
+
+    Parameters
+    ----------
+    wanted : sequence of Draws
+    executor : concurrent.futures.Executor, optional
+
+    Returns
+    -------
+    list of Walk
+        With the draws, the same ones whoever made them; other objects where they came from another
+        process.
+    """
+    walks = list(in_order(Draws.made, wanted, executor))
+    for walk, (asked, *_) in zip(walks, wanted, strict=True):
+        walk.family = asked.family  # and not one that has travelled
+    return walks
 
 
 class _SecondMoments:

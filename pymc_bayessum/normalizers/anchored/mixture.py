@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import logsumexp, softmax
 
-__all__ = ["Nodes", "mbar", "merged", "pooled", "stretched"]
+__all__ = ["Nodes", "mbar", "merged", "pooled", "stepwise", "stretched"]
 
 #: Coordinates up to which equal rows of statistics are merged (they hardly occur beyond).
 MERGE_LIMIT = 16
@@ -50,7 +51,11 @@ def merged(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mbar(
-    rows: np.ndarray, counts: np.ndarray, anchors: np.ndarray, sizes: np.ndarray
+    rows: np.ndarray,
+    counts: np.ndarray,
+    anchors: np.ndarray,
+    sizes: np.ndarray,
+    start: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Combine draws at several parameter values self-consistently.
 
@@ -66,6 +71,8 @@ def mbar(
     anchors : ndarray, shape (K, r)
     sizes : ndarray, shape (K,)
         Number of draws at each anchor.
+    start : ndarray, shape (K,), optional
+        Where to begin, see :func:`stepwise`.
 
     Returns
     -------
@@ -88,7 +95,7 @@ def mbar(
     energies = rows @ anchors.T
     log_sizes = np.log(sizes)
     log_counts = np.log(counts)
-    log_z = np.zeros(len(anchors))
+    log_z = np.zeros(len(anchors)) if start is None else start
     # Start from the first anchor's draws reweighted stepwise: a few fixed-point steps.
     for _ in range(20):
         mixture = logsumexp(energies + (log_sizes - log_z), axis=1)
@@ -107,6 +114,42 @@ def mbar(
         log_z -= log_z[0]
     mixture = logsumexp(energies + (log_sizes - log_z), axis=1)
     return log_counts - mixture, log_z
+
+
+def stepwise(means: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+    r"""Constants of anchors relative to the first, from one to the next by the trapezoidal rule.
+
+    .. math:: \log Z_k - \log Z_j \approx \tfrac12 (c_k - c_j) \cdot (m_j + m_k)
+
+    along the tree whose steps are shortest, :math:`(c_k - c_j) \cdot (m_k - m_j)` being twice the
+    mean divergence between neighbours.
+
+    Parameters
+    ----------
+    means, anchors : ndarray, shape (K, r)
+        Mean statistics at each anchor, and its coordinates.
+
+    Returns
+    -------
+    ndarray, shape (K,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> anchors = np.linspace(-4.0, 4.0, 9)[:, None]
+    >>> exact = np.log1p(np.exp(anchors[:, 0]))
+    >>> found = stepwise(1 / (1 + np.exp(-anchors)), anchors)
+    >>> bool(np.allclose(found, exact - exact[0], atol=0.1))
+    True
+    """
+    length = np.einsum("kjr,kjr->kj", *(x[:, None] - x for x in (anchors, means)))
+    tree = minimum_spanning_tree(np.maximum(length, 1e-12) * ~np.eye(len(means), dtype=bool))
+    order, before = breadth_first_order(tree, 0, directed=False)
+    log_z = np.zeros(len(means))
+    for k in order[1:]:
+        j = before[k]
+        log_z[k] = log_z[j] + 0.5 * (anchors[k] - anchors[j]) @ (means[j] + means[k])
+    return log_z
 
 
 def pooled(parts: list[np.ndarray], anchors: np.ndarray) -> tuple[Nodes, np.ndarray]:
@@ -133,7 +176,8 @@ def pooled(parts: list[np.ndarray], anchors: np.ndarray) -> tuple[Nodes, np.ndar
     """
     rows, counts = merged(np.concatenate(parts))
     sizes = np.array([len(part) for part in parts], dtype=float)
-    log_weights, log_z = mbar(rows, counts, anchors, sizes)
+    means = np.stack([part.mean(axis=0) for part in parts])
+    log_weights, log_z = mbar(rows, counts, anchors, sizes, stepwise(means, anchors))
     return Nodes(rows, log_weights, counts), log_z
 
 

@@ -14,6 +14,7 @@ from pymc_bayessum.normalizers.anchored.averages import (
 )
 from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
+from pymc_bayessum.normalizers.family import OffersJoins
 from pymc_bayessum.normalizers.protocol import Asked, ReferenceValue
 
 __all__ = ["AnchoredReference", "AveragedReference"]
@@ -45,6 +46,8 @@ class AnchoredReference:
     def __init__(self, rule: Any, asked: Asked):
         thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
         anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
+        if isinstance(rule.family, OffersJoins):
+            anchors = rule.family.joined(anchors, asked.rng)
         size = int(np.prod(rule.states.shape[1:]))
         n = int(np.clip(ALL_SITES // size, FEWEST_NODES, ANCHORED_NODES))
         self.description = f"{2 * n} states drawn around the posterior mean, where both agree"

@@ -17,6 +17,7 @@ draws themselves (Shirts and Chodera, "Statistically optimal analysis of samples
 equilibrium states", 2008), which is again a log-sum with positive weights.
 """
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,7 +26,13 @@ import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from scipy.special import logsumexp, softmax
 
-from pymc_bayessum.normalizers.anchored.draws import CHAINS, Walk, chains_for
+from pymc_bayessum.normalizers.anchored.draws import (
+    CHAINS,
+    Draws,
+    Walk,
+    chains_for,
+    draw_all,
+)
 from pymc_bayessum.normalizers.anchored.errors import (
     V_LIMIT,
     HeldOut,
@@ -330,6 +337,7 @@ def anchored[A: Anchored](
     coordinates: Coordinates | None = None,
     start: np.ndarray | None = None,
     n_chains: int | None = None,
+    executor: Executor | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> A:
     """Build a normaliser from draws at parameter vectors.
@@ -355,6 +363,8 @@ def anchored[A: Anchored](
         First states of chains.
     n_chains : int, optional
         By default 500, or fewer where there are few draws to make.
+    executor : concurrent.futures.Executor, optional
+        For draws at several anchors.
     kind : type
         What to build: a wing's own kind of :class:`Anchored`.
 
@@ -386,26 +396,34 @@ def anchored[A: Anchored](
     total = wanted
     if method != "exact":
         total = max(wanted, max(each, MOMENT_DRAWS) if n_moments is None else n_moments)
-    walks: list[Walk] = []
-    for anchor in anchors:
-        of_centre = not walks
+    streams = rng.spawn(len(anchors))
+
+    def draws(place: int, start: np.ndarray | None) -> Draws:
+        of_centre = place == 0
         chains = min(CHAINS, max(50, (total if of_centre else wanted) // 10))
         if start is not None:
             chains = min(chains, chains_for(start))
         walk = Walk(
             family,
-            anchor,
+            anchors[place],
             coordinates,
-            rng,
-            start=start if start is not None or of_centre else walks[0].states,
+            streams[place],
+            start=start,
             n_chains=chains if n_chains is None else n_chains,
             means=method if of_centre and method in ("plain", "rao-blackwell") else None,
             keep_states=of_centre and method not in ("exact", "plain", "rao-blackwell"),
         )
         rounds = -(-wanted // walk.n_chains)
         every = max(1, -(-total // walk.n_chains) // rounds) if of_centre else 1
-        walk.draw(rounds * every, every)
-        walks.append(walk)
+        return Draws(walk, rounds * every, every)
+
+    others = range(1, len(anchors))
+    if start is None:
+        # Nobody knows what draws look like before those at the centre are made.
+        walks = draw_all([draws(0, None)])
+        walks += draw_all([draws(place, walks[0].states) for place in others], executor)
+    else:
+        walks = draw_all([draws(place, start) for place in (0, *others)], executor)
     mean = anchor_moments(walks[0], method)
     return combined(
         walks, mean, each, n_tests, rng=rng, constant=constant, kind=kind, anchors=anchors

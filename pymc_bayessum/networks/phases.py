@@ -1,0 +1,134 @@
+r"""Sparse and dense networks of one model: told apart, and joined.
+
+Terms that feed on themselves, such as triangles, give a model two kinds of networks, sparse ones
+and nearly full ones, between which chains hardly ever go. Where all of a posterior is of that sort
+the model is degenerate (Handcock, "Assessing degeneracy in statistical models of social networks",
+2003). A posterior may also just reach there: on its far side full networks outweigh all others,
+log Z rises steeply and the posterior ends. Draws at anchors on this side know nothing of that. But
+networks of independent ties do, whose chains mix at any density: anchors at densities from empty to
+full, each a step from the next, tell how much both kinds weigh.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import logit
+
+from pymc_bayessum.networks.changes import Program, counts
+from pymc_bayessum.networks.sampler import run_chains
+
+__all__ = ["APART", "ELSEWHERE", "MOST_DYADS", "apart", "ends", "joined"]
+
+#: Chains from each start.
+CHAINS = 12
+#: Proposals of a chain, for each free dyad: it takes two to empty a full network;
+PASSES, FEWEST_PASSES = 30, 4
+#: and how many there are at most beyond the fewest.
+MOST_PROPOSALS = 100_000
+#: Standard deviations between the ends of chains that count as different places.
+APART = 4.0
+#: The same between two anchors of one posterior, where some difference is as it should be.
+ELSEWHERE = 8.0
+#: Dyads up to which densities are joined: the number of anchors grows with their root.
+MOST_DYADS = 400
+#: Standard deviations of the number of ties from one density to the next.
+STEP = 1.5
+#: How often an anchor is moved half of the way to the centre.
+HALVINGS = 3
+
+
+def ends(
+    program: Program,
+    theta: np.ndarray,
+    fixed: np.ndarray,
+    dyads: np.ndarray,
+    typical: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the statistics at which chains from empty, full and observed networks end.
+
+    Parameters
+    ----------
+    program : Program
+    theta : ndarray, shape (d,)
+    fixed, dyads : ndarray of int64, shapes (F, 2) and (D, 2)
+    typical : ndarray of uint8, shape (C, bytes)
+        Observed networks, packed.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray, shape (3, chains, d)
+    """
+    size = len(dyads)
+    full = np.packbits(np.ones((1, size), bool), axis=1, bitorder="little")
+    steps = max(FEWEST_PASSES * size, min(PASSES * size, MOST_PROPOSALS))
+    found = []
+    for start in (np.zeros_like(full), full, typical):
+        chains = start[np.arange(CHAINS) % len(start)]
+        reached = run_chains(program, theta, fixed, dyads, chains, steps, rng)
+        found.append(counts(program, fixed, dyads, reached))
+    return np.stack(found)
+
+
+def apart(places: np.ndarray) -> float:
+    """Return by how many sds sets of networks differ in a statistic.
+
+    Parameters
+    ----------
+    places : ndarray, shape (K, chains, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> near = np.random.default_rng(0).normal(size=(3, 12, 2))
+    >>> bool(apart(near) < APART), bool(apart(np.concatenate([near, near + 20.0])) > ELSEWHERE)
+    (True, True)
+    """
+    centres = np.median(places, axis=1)
+    # The narrowest: where some chains have jumped, the spread is that of the jump.
+    within = places.std(axis=1, ddof=1).min(axis=0)
+    scale = np.maximum(within, 1e-6 * (1.0 + np.abs(centres).max(axis=0)))
+    return float(((centres.max(axis=0) - centres.min(axis=0)) / scale).max())
+
+
+def joined(
+    anchors: np.ndarray, strays: Callable[[np.ndarray], bool], edges: int, n_dyads: int
+) -> np.ndarray:
+    """Put anchors where chains mix, and add those of independent ties where some strayed.
+
+    Parameters
+    ----------
+    anchors : ndarray, shape (K, d)
+        The first, the centre, stays.
+    strays : callable
+        Whether chains at parameters remember where they began, or end far from the centre's.
+    edges : int
+        Which parameter is that of the ties themselves.
+    n_dyads : int
+
+    Returns
+    -------
+    ndarray, shape (L, d)
+        Those given where chains stray at none of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = joined(np.array([[-1.0, 0.0], [-1.0, 0.8]]), lambda theta: theta[1] > 0.5, 0, 45)
+    >>> found[:2].tolist(), len(found)
+    ([[-1.0, 0.0], [-1.0, 0.4]], 16)
+    """
+    centre, kept = anchors[0], [anchors[0]]
+    for theta in anchors[1:]:
+        steps = (centre + 0.5**k * (theta - centre) for k in range(HALVINGS + 1))
+        kept += [step for step in steps if not strays(step)][:1]
+    if np.array_equal(kept, anchors):
+        return anchors
+    # In these angles the number of ties has the same sd at every density.
+    least = np.arcsin(np.sqrt(0.5 / n_dyads))
+    n_rungs = int(np.ceil((np.pi - 4.0 * least) * np.sqrt(n_dyads) / STEP)) + 1
+    density = np.sin(np.linspace(least, 0.5 * np.pi - least, n_rungs)) ** 2
+    rungs = np.zeros((n_rungs, len(centre)))
+    rungs[:, edges] = logit(density)
+    return np.concatenate([kept, rungs])
