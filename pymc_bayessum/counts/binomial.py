@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pymc as pm
@@ -21,6 +20,7 @@ from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import gammaln
 
+from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.observed import as_counts
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
@@ -353,7 +353,7 @@ def _solve(mu, n, nu):
 
 @register_funcify_default_op_cache_key(LogOddsOfMean)
 def _numba_solve(op, node, **kwargs):
-    return _solve, crc32(Path(__file__).read_bytes())
+    return _solve, version_of([Path(__file__)])
 
 
 optdb.register(

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pytensor
@@ -27,6 +26,7 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 from pytensor.tensor.random.basic import NegBinomialRV, PoissonRV
 
+from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.cmp import CMPRV
 from pymc_bayessum.counts.n_mixture_rows import CMP, NEGATIVE_BINOMIAL, POISSON, sum_rows
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
@@ -155,7 +155,7 @@ class NMixtureSum(Op):
         return [value, *scores]
 
 
-VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("n_mix*.py"))))
+VERSION = version_of(Path(__file__).parent.glob("n_mix*.py"))
 
 
 @register_funcify_default_op_cache_key(NMixtureSum)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytensor
@@ -30,6 +29,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
+from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.located import as_node
@@ -211,7 +211,7 @@ def _numba_refine(op, node, **kwargs):
     def refine(start, level, g, nodes, weights, lengths):
         return _refine(refined, start, level, g, nodes, weights, lengths)
 
-    return refine, crc32(Path(__file__).read_bytes())
+    return refine, version_of([Path(__file__)])
 
 
 optdb.register(

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pytensor
@@ -38,6 +37,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.located_rows import (
     final_points,
@@ -181,7 +181,7 @@ class FinalPoints(_Points):
 
 _N_POINTS = len(PROBES)
 # PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
-VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("located*.py"))))
+VERSION = version_of(Path(__file__).parent.glob("located*.py"))
 
 
 @register_funcify_default_op_cache_key(_Points)

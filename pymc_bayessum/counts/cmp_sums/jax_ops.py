@@ -15,9 +15,16 @@ from jax import lax
 from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 from pytensor.link.jax.dispatch.basic import jax_funcify
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 
 from pymc_bayessum.counts.cmp_sums import sums
-from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean, CMPQuantile, CMPTail
+from pymc_bayessum.counts.cmp_sums.ops import (
+    VERSION,
+    CMPCumulants,
+    CMPFromMean,
+    CMPQuantile,
+    CMPTail,
+)
 from pymc_bayessum.counts.cmp_sums.sums import derivative_orders
 
 # --- what XLA calls ------------------------------------------------------------------------------
@@ -82,6 +89,8 @@ def _handle(frame):
     return 0
 
 
+# A handler that was compiled with other sums would be called with other arguments.
+CACHED_SRC_FUNCTIONS[_handle] = str(VERSION)
 _HANDLER = cfunc(types.int64(_WORDS), cache=True)(_handle)
 _TARGET = "pymc_bayessum_cmp"
 jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(_HANDLER.ctypes), platform="cpu")

@@ -8,7 +8,6 @@ Op of one order more.
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytensor.tensor as pt
@@ -25,6 +24,7 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.tensor.type import tensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.cmp_sums import sums as kernels
 from pymc_bayessum.counts.cmp_sums.sums import derivative_orders
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
@@ -323,7 +323,7 @@ def _connected(names: Sequence[Any], cotangents: Sequence[Variable]) -> dict[Any
 
 
 # PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
-VERSION = crc32(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.*"))))
+VERSION = version_of(Path(__file__).parent.glob("*.*"))
 
 
 def _contiguous(x: Any) -> Any:
