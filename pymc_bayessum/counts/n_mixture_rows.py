@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from pymc_bayessum.normalizers.log_factorial import log_factorial, log_gamma
-from pymc_bayessum.normalizers.panels import GRADING
+from pymc_bayessum.normalizers.panels import GRADING, SKEWED
 
 __all__ = ["CMP", "MOST_EVALUATIONS", "NEGATIVE_BINOMIAL", "POISSON", "sum_rows"]
 
@@ -38,8 +38,6 @@ _SPACING = 0.65
 #: A bell is taken to be one, and not to begin at the left end, if its mode is so many standard
 #: deviations from there (a gamma density of shape 37) and it has fallen by so much.
 _ROUND, _ENOUGH = 6.0, 24.0
-#: Where a bell reaches that many times further than its mode its panel is graded.
-_SKEWED = 6.0
 
 _compiled = njit(cache=True, error_model="numpy")
 
@@ -134,6 +132,9 @@ def _find_mode(kind, rate, c, s, y, low):
     if not _ratio(kind, rate, c, s, y, low + 1.0) > 1.0:
         return low
     ahead = math.exp(min(c / s, 40.0)) if kind == CMP and s > 0.0 else rate
+    if kind == NEGATIVE_BINOMIAL and c < 0.0:
+        # Far out g is nearly c n + (s - 1 + sum of y) log n.
+        ahead = (s - 1.0 + y.sum()) / -c - low
     ahead = min(max(ahead, 1.0), 1e15)
     for _ in range(TO_MODE):
         n = low + ahead
@@ -232,7 +233,7 @@ def _by_nodes(kind, rate, c, s, y, low, base, mode, height, panels, out):
         begin, n_head, n_nodes, spacing = low + GRADING, GRADING, nodes.shape[0], 1.0
         length = mode + ahead - begin + 1.0
         column = min(np.searchsorted(lengths, length), len(lengths) - 1)
-        if column > 0 and length > _SKEWED * (max(mode, begin) - begin + 1.0):
+        if column > 0 and length > SKEWED * (max(mode, begin) - begin + 1.0):
             column += len(lengths)
     total, first, second = 0.0, 0.0, 0.0
     for k in range(n_head + n_nodes):

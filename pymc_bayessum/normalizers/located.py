@@ -5,9 +5,9 @@ r"""Sums over counts that find their own nodes.
 for a summand :math:`e^g` that is a bell or falls from its left end, wherever and however wide it
 is.  No cut-off is chosen and the number of evaluations is fixed:
 
-1. a **scan** of g at numbers ever further from the left end, and two **zooms** between the
-   neighbours of the best, find the mode; a few **probes** on both sides find where g has fallen
-   by ``DEPTH``, so that what lies beyond is some :math:`10^{-10}` of the sum;
+1. a **scan** of g at numbers ever further from the left end, and two **zooms** to where the slope
+   between the neighbours of the best vanishes, find the mode; a few **probes** on both sides find
+   where g has fallen by ``DEPTH``, so that what lies beyond is some :math:`10^{-10}` of the sum;
 2. the first ``GRADING`` numbers are summed one by one (a point mass at zero is among them);
 3. a bell that does not reach them gets equally spaced nodes with the spacing h as weight, of which
    the error is about :math:`2 \exp(-2 \pi^2 \sigma^2 / h^2)` (the Poisson summation formula;
@@ -45,7 +45,13 @@ from pymc_bayessum.normalizers.located_rows import (
     settled,
     zoom_points,
 )
-from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES, even_panels, graded_panels
+from pymc_bayessum.normalizers.panels import (
+    GRADING,
+    PANEL_NODES,
+    SKEWED,
+    even_panels,
+    graded_panels,
+)
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
 
 __all__ = [
@@ -71,8 +77,6 @@ SCAN = np.concatenate(
 #: Distances from the mode in units of the bell's width there.
 PROBES = np.array([-24.0, -12.0, -6.0, -3.0, 3.0, 6.0, 12.0, 24.0])
 N_ZOOMS = 2
-#: Where the summand reaches that many times further than its mode it is taken to be graded.
-SKEWED = 6.0
 N_NODES = GRADING + PANEL_NODES
 #: All evaluations of a summand: those that find the nodes, and the nodes.
 N_EVALUATIONS = len(SCAN) + (N_ZOOMS + 1) * len(PROBES) + N_NODES
@@ -131,7 +135,7 @@ class _Points(Op):
 
 
 class ZoomPoints(_Points):
-    """Points between the neighbours of the best one."""
+    """Points between the neighbours of the best one, and where the mode is expected."""
 
     @staticmethod
     @njit

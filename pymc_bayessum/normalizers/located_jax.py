@@ -10,13 +10,12 @@ from pytensor.link.jax.dispatch import jax_funcify
 from pymc_bayessum.normalizers.located import (
     DEPTH,
     PROBES,
-    SKEWED,
     FinalPoints,
     ProbePoints,
     ZoomPoints,
 )
-from pymc_bayessum.normalizers.located_rows import ROUND
-from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES
+from pymc_bayessum.normalizers.located_rows import NEAR, ROUND, UNIFORM
+from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES, SKEWED
 
 
 def _mode(x, g, first):
@@ -50,13 +49,37 @@ def _extent(x, g, mode, height, first, sign):
     return jnp.ceil(1.03 * reach)
 
 
+def _log_identric_mean(a, b):
+    half = jnp.maximum(b - a, 1e-300) / (b + a)
+    bend = (1.0 + half) * jnp.log1p(half) - (1.0 - half) * jnp.log1p(-half)
+    return jnp.log(0.5 * (a + b)) + bend / (2.0 * half) - 1.0
+
+
+def _expected_mode(x, g, first, mode, height, left, right):
+    rise = _fall(x, g, height, left) / jnp.maximum(mode - left, 1.0)
+    fall = _fall(x, g, height, right) / (right - mode)
+    change = rise + fall
+    known = (left < mode) & (change > 0.0) & (change < jnp.inf)
+    at = mode - first + 1.0
+    before = _log_identric_mean(left - first + 1.0, at)
+    after = _log_identric_mean(at, right - first + 1.0)
+    place = jnp.exp(before + (after - before) * rise / change)
+    width = jnp.sqrt(place * (after - before) / change)
+    return first - 1.0 + place, jnp.where(known, width, 0.0)
+
+
 @jax_funcify.register(ZoomPoints)
 def _zoom(op, **kwargs):
     steps = jnp.arange(1, op.n_points + 1)[:, None] / (op.n_points + 1)
+    uniform, near = jnp.array(UNIFORM)[:, None], jnp.array(NEAR)[:, None]
 
     def zoom(x, g, first):
-        _, _, left, right = _mode(x, g, first)
-        return jnp.floor(left + (right - left) * steps)
+        mode, height, left, right = _mode(x, g, first)
+        place, width = _expected_mode(x, g, first, mode, height, left, right)
+        some = left + (right - left) * uniform
+        expected = jnp.concatenate([some, place + width * near + 0.5])
+        points = jnp.where(width > 0.0, expected, left + (right - left) * steps)
+        return jnp.clip(jnp.floor(points), left, right)
 
     return zoom
 

@@ -1,14 +1,26 @@
-"""Where a located sum looks next, row by row: compiled loops over the points seen so far.
+r"""Where a located sum looks next, row by row: compiled loops over the points seen so far.
+
+Three points about a mode tell where it is. Log-factorials are nearly :math:`u \log u - u`, so that
+log masses of counts have slopes that are linear in log u, and the difference quotient of
+:math:`u \log u - u` between a and b is the slope at their identric mean :math:`I(a, b) = e^{-1}
+(b^b / a^a)^{1 / (b - a)}`: the slope vanishes where a line through the two quotients does. With u
+counted from the left end that is exact for Poisson and CMP, and next to a mode for any bell.
 
 Every function takes ``x`` and ``g`` of shape (points, rows), the numbers at which a log summand
 was looked at and its values there, and ``first``, the smallest number that is not summed one by
 one. :mod:`~pymc_bayessum.normalizers.located_jax` says the same in whole arrays.
 """
 
+import math
+
 import numpy as np
 from numba import njit
 
-__all__ = ["ROUND", "final_points", "probe_points", "settled", "zoom_points"]
+__all__ = ["NEAR", "ROUND", "UNIFORM", "final_points", "probe_points", "settled", "zoom_points"]
+
+#: A zoom looks at these parts of the way between the neighbours of the best point, and at these
+#: distances from where the mode is expected, in units of the width of the bell there.
+UNIFORM, NEAR = (0.25, 0.5, 0.75), (-8.0, -2.0, 0.0, 2.0, 8.0)
 
 #: A bell is free of its left end if it keeps from there by this part of its length.
 ROUND = 16.0
@@ -88,15 +100,47 @@ def settled(x, g, first, n_panel, depth):
 
 
 @_compiled
+def _log_identric_mean(a, b):
+    """Return log I(a, b) for 1 <= a < b, to rounding also where they are neighbours."""
+    half = (b - a) / (b + a)
+    bend = (1.0 + half) * math.log1p(half) - (1.0 - half) * math.log1p(-half)
+    return math.log(0.5 * (a + b)) + bend / (2.0 * half) - 1.0
+
+
+@_compiled
+def _expected_mode(x, g, first, mode, height, left, right):
+    """Return where the slope vanishes, and the width of the bell there; 0 where nothing tells."""
+    if not left < mode < right:
+        return mode, 0.0
+    rise = _fall(x, g, height, left) / (mode - left)
+    fall = _fall(x, g, height, right) / (right - mode)
+    change = rise + fall
+    if not 0.0 < change < np.inf:
+        return mode, 0.0
+    at = mode - first + 1.0
+    before = _log_identric_mean(left - first + 1.0, at)
+    after = _log_identric_mean(at, right - first + 1.0)
+    place = math.exp(before + (after - before) * rise / change)
+    return first - 1.0 + place, math.sqrt(place * (after - before) / change)
+
+
+@_compiled
 def zoom_points(x, g, first, out):
-    """Fill in points between the neighbours of the best one."""
+    """Fill in points between the neighbours of the best one, some where the mode is expected."""
     n_points, n_rows = out.shape
     xs, gs = np.empty(len(x)), np.empty(len(x))
     for row in range(n_rows):
         _copy(x, g, row, xs, gs)
-        _, _, left, right = _mode(xs, gs, first[row])
+        mode, height, left, right = _mode(xs, gs, first[row])
+        place, width = _expected_mode(xs, gs, first[row], mode, height, left, right)
         for k in range(n_points):
-            out[k, row] = np.floor(left + (right - left) * (k + 1) / (n_points + 1))
+            if width == 0.0:
+                point = left + (right - left) * (k + 1) / (n_points + 1)
+            elif k < len(UNIFORM):
+                point = left + (right - left) * UNIFORM[k]
+            else:
+                point = place + width * NEAR[k - len(UNIFORM)] + 0.5
+            out[k, row] = min(max(np.floor(point), left), right)
 
 
 @_compiled

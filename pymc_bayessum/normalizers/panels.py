@@ -27,6 +27,7 @@ __all__ = [
     "DYADIC_NODES",
     "GRADING",
     "PANEL_NODES",
+    "SKEWED",
     "STEPS_PER_OCTAVE",
     "Panels",
     "dyadic_panels",
@@ -41,6 +42,9 @@ STEPS_PER_OCTAVE = 8
 N_LENGTHS = 20 * STEPS_PER_OCTAVE + 1
 #: Numbers to the left of a graded panel that are summed one by one.
 GRADING = 8
+#: Where a summand reaches that many times further than its mode the graded panel is the better one,
+#: whatever its length: below some 1e-8 with up to 1e7 numbers, seen with negative binomial masses.
+SKEWED = 10.0
 #: Runs up to here are summed one by one when the weights are made.
 _ONE_BY_ONE = 2048
 

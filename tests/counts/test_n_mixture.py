@@ -71,6 +71,28 @@ def test_sum_and_derivatives_equal_listing(kind, shape, mean):
     assert np.allclose(rows[1:], expected[1:], rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("mean", "size", "p", "y"),
+    [
+        (8.9e5, 6.48, 1.9e-5, [16.0, 12.0]),
+        (1.2e5, 3.6, 2.4e-5, [3.0, 3.0]),
+        (4e4, 0.7, 1e-3, [2.0, 5.0]),
+        (6e4, 8.0, 0.3, [11_000.0, 11_200.0]),
+    ],
+)
+def test_negative_binomials_far_out(mean, size, p, y):
+    """Gamma-like sums over millions of numbers."""
+    low, c = max(y), np.log(mean / (mean + size)) + len(y) * np.log1p(-p)
+    n = np.arange(low, low + 4e6)
+    g = c * n + gammaln(n + size) + (len(y) - 1.0) * gammaln(n + 1.0)
+    for seen in y:
+        g -= gammaln(n - seen + 1.0)
+    rows = sum_rows(
+        NEGATIVE_BINOMIAL, np.array([c]), np.array([size]), np.array([y]), *panel_tables()
+    )
+    assert rows[0, 0] == pytest.approx(logsumexp(g) - g[0], rel=1e-12, abs=2e-8)
+
+
 def test_number_of_evaluations_is_bounded():
     assert MOST_EVALUATIONS <= 128
 
