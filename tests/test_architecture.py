@@ -10,7 +10,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: From the ground up: a room may import its own floor's lower rooms and every floor below.
 FLOORS = (
-    ("arguments", "compiled_cache", "datasets", "executors", "interrupts", "progress"),
+    ("arguments", "compiled_cache", "datasets", "executors", "interrupts", "progress", "threads"),
     ("measures",),
     ("kernels",),
     ("embeddings",),

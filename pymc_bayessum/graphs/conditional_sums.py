@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from pymc_bayessum.graphs.neighbours import adjacency
-from pymc_bayessum.graphs.sweeps import over_chains
+from pymc_bayessum.threads import in_parts
 
 __all__ = ["ConditionalSums", "conditional_sums", "counts"]
 
@@ -107,7 +107,7 @@ def conditional_sums(
     tables = np.concatenate([couplings.transpose(0, 2, 1), couplings])
     log_prob, sites, pairs = np.zeros(n_sites), np.zeros(fields.shape), np.zeros(tables.shape)
     fields = np.ascontiguousarray(fields, dtype=float)
-    over_chains(
+    in_parts(
         *(_sum_sites, n_sites, states, weights, fields, start, site, end, tables),
         *(log_prob, sites, pairs),
     )

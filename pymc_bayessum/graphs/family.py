@@ -24,12 +24,13 @@ from pymc_bayessum.graphs.samplers import (
     site_tables,
 )
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.graphs.sweeps import Sites, conditional_counts, over_chains
+from pymc_bayessum.graphs.sweeps import Sites, conditional_counts
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.normalizers.anchored.draws import some_of
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import LogConstant
 from pymc_bayessum.rules.stein import stein_rule
+from pymc_bayessum.threads import in_parts
 
 __all__ = ["PottsFamily"]
 
@@ -150,7 +151,7 @@ class PottsFamily:
         """Conditional means for each of the states, (N, d): one coupling, one field or none."""
         layout = self.layout
         counts = np.empty((len(states), layout.n_states + 1))
-        over_chains(conditional_counts, len(states), states, sites, layout.edges, counts)
+        in_parts(conditional_counts, len(states), states, sites, layout.edges, counts)
         agree = counts[:, -1:]
         if layout.spins:
             agree = 2.0 * agree - layout.n_edges

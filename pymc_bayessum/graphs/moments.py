@@ -39,7 +39,7 @@ PRODUCT_RANGE = 50.0
 ROWS_AT_A_TIME = 20_000
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _all_conditionals(states, fields, start, site, table, out):
     local = np.empty_like(fields)
     for row in range(len(states)):
@@ -79,7 +79,7 @@ def conditionals(
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _accumulate_blocks(
     states, group, fields, couplings, factors, edges, start, site, table, logs, sites, pairs
 ):

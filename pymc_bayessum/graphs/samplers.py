@@ -20,7 +20,8 @@ import numpy as np
 from pymc_bayessum.graphs.elimination import Budget, EliminationPlan, elimination_plan, plan_within
 from pymc_bayessum.graphs.neighbours import adjacency, neighbours
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.graphs.sweeps import Clusters, Sites, over_chains, relative_factors, sweep
+from pymc_bayessum.graphs.sweeps import Clusters, Sites, relative_factors, sweep
+from pymc_bayessum.threads import in_parts
 
 __all__ = [
     "SWEEPS",
@@ -179,7 +180,7 @@ class GraphChain:
         small = np.int8 if self.layout.n_states <= np.iinfo(np.int8).max else np.int16
         now = np.array(states, dtype=small, order="C")
         seeds = rng.integers(1, 2**64, size=(len(now), 4), dtype=np.uint64)
-        over_chains(sweep, len(now), now, seeds, sweeps, self._clusters, self.sites, *self._moves)
+        in_parts(sweep, len(now), now, seeds, sweeps, self._clusters, self.sites, *self._moves)
         return now
 
     def energy(self, states: np.ndarray) -> np.ndarray:

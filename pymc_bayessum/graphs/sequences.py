@@ -13,7 +13,7 @@ from numba import njit
 
 from pymc_bayessum.arguments import integer, real
 from pymc_bayessum.graphs.layouts import as_edges
-from pymc_bayessum.graphs.sweeps import over_chains
+from pymc_bayessum.threads import in_parts
 
 __all__ = ["ALPHABET", "contact_scores", "sequence_states", "sequence_weights", "zero_sum"]
 
@@ -100,7 +100,7 @@ def sequence_weights(states: Any, identity: float = 0.8) -> np.ndarray:
     _, compact = np.unique(rows, return_inverse=True)
     compact = np.ascontiguousarray(compact.reshape(rows.shape), dtype=np.int16)
     alike = np.zeros(len(rows))
-    over_chains(_count_alike, len(rows), compact, needed, alike)
+    in_parts(_count_alike, len(rows), compact, needed, alike)
     return 1.0 / alike
 
 

@@ -22,7 +22,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.graphs.layouts import as_edges
-from pymc_bayessum.graphs.sweeps import agreements, over_chains
+from pymc_bayessum.graphs.sweeps import agreements
+from pymc_bayessum.threads import in_parts
 
 __all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "one_hot", "potts_layout", "times"]
 
@@ -292,7 +293,7 @@ class PottsLayout:
             return products.sum(axis=1, keepdims=True) if scalar else products
         if self.coupling_kind == "scalar":
             agree = np.empty((len(states), 1))
-            over_chains(agreements, len(states), states, self.edges, agree[:, 0])
+            in_parts(agreements, len(states), states, self.edges, agree[:, 0])
             return 2.0 * agree - self.n_edges if self.spins else agree
         first, second = states[:, self.edges[:, 0]], states[:, self.edges[:, 1]]
         if self.coupling_kind == "edge":

@@ -4,12 +4,7 @@ Each chain carries its own stream of random numbers (xoshiro256+, Blackman and V
 results do not depend on how chains are shared out among threads.
 """
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -19,7 +14,6 @@ __all__ = [
     "Sites",
     "agreements",
     "conditional_counts",
-    "over_chains",
     "relative_factors",
     "sweep",
 ]
@@ -66,24 +60,6 @@ class Clusters(NamedTuple):
     edges: np.ndarray
     bonds: np.ndarray
     fields: np.ndarray
-
-
-@cache
-def _threads() -> tuple[ThreadPoolExecutor, int]:
-    count = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-    return ThreadPoolExecutor(count), count
-
-
-def over_chains(run: Callable[..., Any], n: int, *arguments: Any) -> None:
-    """Call ``run(first, last, *arguments)`` on parts of 0 .. n-1, one for each core."""
-    pool, count = _threads()
-    if n < 2 or count == 1:
-        run(0, n, *arguments)
-        return
-    borders = np.linspace(0, n, min(n, count) + 1).astype(np.int64)
-    parts = [pool.submit(run, low, high, *arguments) for low, high in pairwise(borders)]
-    for part in parts:
-        part.result()
 
 
 @njit(nogil=True, error_model="numpy", inline="always")

@@ -36,6 +36,7 @@ from pymc_bayessum.normalizers.family import (
     OffersConditionalMeans,
     OffersMoves,
 )
+from pymc_bayessum.threads import in_threads
 
 __all__ = [
     "Averages",
@@ -57,7 +58,7 @@ ROUNDS = 10
 #: Draws for each parameter that tell the curvature.
 CURVATURE_EACH = 200
 #: Draws at which the target is given up.
-MOST_DRAWS = 1_500_000
+MOST_DRAWS = 3_000_000
 #: Times the target that would be left then, from which on it is given up at once.
 HOPELESS = 4.0
 #: Points at which the curvature of a rule is computed.
@@ -150,7 +151,10 @@ def model_averages(
     """
     sets = np.array_split(np.arange(len(points)), min(N_BATCHES, len(points)))
     average = partial(_averages_at, family, points, coordinates, rounds, thin, start, bends)
-    found = in_order(average, list(zip(sets, rng.spawn(len(sets)), strict=True)), executor)
+    parts = list(zip(sets, rng.spawn(len(sets)), strict=True))
+    # Moves of ours are compiled; what else a family does may not be meant for several threads.
+    threaded = executor is None and isinstance(family, OffersMoves)
+    found = in_threads(average, parts) if threaded else in_order(average, parts, executor)
     means, bend = zip(*found, strict=True)
     n_draws = len(points) * rounds * CHAINS
     covariance = np.sum(bend, axis=0) / len(points)

@@ -50,6 +50,8 @@ FIRST_DRAWS = 500
 SMALL_SITES = 1_000_000
 #: Part of the target at which to stop: the error is known to a quarter, and what stops tends low.
 MARGIN = 0.6
+#: The same with many parameters: the worst of hundreds is off by three times the root mean square.
+MARGIN_OF_MANY = 0.4
 #: Draws at all anchors after which the target is given up.
 MOST_DRAWS = 400_000
 #: Draws that a rule with few parameters sums over at most: some tenth of a millisecond.
@@ -60,6 +62,10 @@ MANY_PARAMETERS = 64
 NODES_EACH = 10
 #: and numbers in it, at least: a millisecond for a value with gradient.
 LEAST_NUMBERS = 1_200_000
+#: at most, several milliseconds;
+MOST_NUMBERS = 4_000_000
+#: and between them as many as leave this error, squared, in the slope at points of the posterior;
+CUBIC_NOISE = 2.0
 #: and draws for each that tell the curvature at the anchor.
 BENDS_EACH = 50
 #: V from the anchor to the posterior mean beyond which the anchor moves there; and how often.
@@ -191,6 +197,7 @@ def _at_the_mode[A: Anchored](
         kind=kind,
     )
     if coordinates.size >= MANY_PARAMETERS:
+        n = int(max(n, min(MOST_NUMBERS / coordinates.size, _quiet_nodes(coordinates.size, data))))
         rule, near = _balanced_at_the_mean(mode, data, prior, n, rng, target, report, executor)
         return rule, mode.converged and near
     rule = anchored(
@@ -206,6 +213,15 @@ def _at_the_mode[A: Anchored](
     )
     report(f"one anchor, {rule.n_nodes} draws")
     return rule, mode.converged
+
+
+def _quiet_nodes(size: int, data: Data) -> float:
+    """Draws from which on the noise of their third cumulants is small beside the posterior.
+
+    With N draws the gradient of n log Z is off, at points of the posterior, by r^3 / (n N): its
+    square in posterior sds, over all r directions.
+    """
+    return size**3 / (data.n_rows * CUBIC_NOISE)
 
 
 def _balanced_at_the_mean[A: Anchored](
@@ -257,8 +273,8 @@ def _balanced_at_the_mean[A: Anchored](
     n_bends = CURVATURE_EACH * coordinates.size
     averages, error = averages_until(
         rule, posterior_sets(rule, data, prior, posterior, rng), posterior.precision, data.n_rows,
-        MARGIN * target.mean, thin=walks[0].thin, start=rule.states, rng=rng, n_bends=n_bends,
-        executor=executor,
+        MARGIN_OF_MANY * target.mean, thin=walks[0].thin, start=rule.states, rng=rng,
+        n_bends=n_bends, executor=executor,
     )  # fmt: skip
     # The inverse of a covariance is too large by that much.
     found = Precision(error, 0.5 * coordinates.size / averages.n_bends)

@@ -29,7 +29,7 @@ MOST_AXES = 4
 #: V of the estimate at the posterior mean beyond which draws there tell of the estimate alone.
 HOPELESS = 50.0
 #: Error of posterior means, in sds, that draws may leave where parameters are many.
-AVERAGED_ERROR = 0.015
+AVERAGED_ERROR = 0.011
 #: Draws for each parameter at the posterior mean, to know directions by.
 BENDS_EACH = 50
 
