@@ -78,7 +78,7 @@ class AnchoredRule(Anchored):
         ----------
         h, J : TensorVariable or array_like
             In the shapes of ``layout``, with optional leading batch dimensions. A rule for an
-            affine family of parameters gives +inf outside of that family.
+            affine family of parameters raises outside of that family.
         """
         return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
 

@@ -158,6 +158,29 @@ def test_shared_data_are_compared_at_every_evaluation():
     assert logp(POINT) == before
 
 
+def test_covariates_that_change_are_told():
+    """Parameters X @ beta have as many directions as beta, and others once X is another."""
+    with pm.Model() as model:
+        covariates = pm.Data("covariates", np.array([[1.0], [0.5]]))
+        beta = pm.Normal("beta", 0.0, 2.0, shape=1)
+        pbs.ExponentialFamily(
+            "x", covariates @ beta, family=FAMILY, normalizer="anchored", observed=FEW
+        )
+    point = {"beta": np.array([-0.4])}
+    assert np.isfinite(model.compile_logp()(point))
+    with model:
+        pm.set_data({"covariates": np.array([[1.0], [-0.3]])})
+    with pytest.raises(ValueError, match=r"covariates have changed .* pbs.anchor\(model\) renews"):
+        model.compile_logp()(point)
+    logp = pbs.anchor(model, progressbar=False).compile_logp(vars=model.observed_RVs)
+    betas = np.array([-0.4, -0.6])
+    found = [logp({"beta": beta[None]}) for beta in betas]
+    exact = log_density(family_model(FEW, "exact"))(np.outer(betas, [1.0, -0.3]))
+    np.testing.assert_allclose(np.diff(found), np.diff(exact), atol=0.3)
+    other = pm.do(model, {"beta": np.array([0.3])})
+    assert pm.draw(other["x"], random_seed=1).shape == FEW.shape
+
+
 class TestFiles:
     def test_round_trip(self, few, generative, tmp_path):
         pbs.keep_anchors(xr.DataTree(), few).to_netcdf(tmp_path / "with space.nc")

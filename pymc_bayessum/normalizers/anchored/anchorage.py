@@ -13,19 +13,16 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
-from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.random.type import RandomType
 
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.anchored.guards import while_same
 
 __all__ = [
     "Anchorage",
     "Held",
     "OffersNoData",
-    "SameData",
     "fingerprint",
     "known_data",
     "resolved",
@@ -38,13 +35,6 @@ NO_DATA = (
     "there are no data yet to anchor the normaliser at. Observe some with pm.observe(model, ...), "
     "or say with pbs.anchor(model, data=rows) near which rows it has to hold"
 )
-#: What to do where data were exchanged below a compiled function.
-STALE = (
-    "the data have changed since this log-probability was built, and its normaliser is anchored at "
-    "other data: compile it again, or sample anew. pbs.anchor(model) renews the anchors beforehand"
-)
-
-
 #: In place of a fingerprint, where a value is not known.
 HIDDEN = "hidden"
 
@@ -108,32 +98,6 @@ def known_data(value: Any) -> np.ndarray | None:
     if random or list(explicit_graph_inputs([value])):
         return None
     return np.asarray(value.eval(mode="FAST_COMPILE"))
-
-
-class SameData(CheckAndRaise):
-    """A value, once conditions say that it is still what anchors were built for."""
-
-    def __init__(self) -> None:
-        super().__init__(ValueError, STALE)
-
-    def __str__(self) -> str:
-        """Name it without the message."""
-        return type(self).__name__
-
-
-# Under JAX data are constants of the compiled function, so that there is nothing to compare.
-optdb.register(
-    "load_same_data_for_jax",
-    LoadForJax(f"{__package__}.anchorage_jax"),
-    "jax",
-    position=0,
-)
-
-
-def _while_same(value: Any, data: np.ndarray) -> Any:
-    """Guard data that a graph can change by those of the anchors."""
-    shaped = SameData()(value, pt.all(pt.eq(value.shape, np.array(data.shape, dtype=np.int64))))
-    return SameData()(shaped, pt.all(pt.eq(shaped, data)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +178,7 @@ class Anchorage:
         if data is None:
             return self._without_data().normalizer, value
         found = self.find(data).normalizer
-        return found, value if isinstance(value, Constant) else _while_same(value, data)
+        return found, value if isinstance(value, Constant) else while_same(value, data)
 
 
 def resolved(normalizer: Any, value: Any) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.interpolate import CubicHermiteSpline, CubicSpline, PPoly
 
 from pymc_bayessum.normalizers.anchored.draws import Walk
+from pymc_bayessum.normalizers.anchored.guards import while_inside
 from pymc_bayessum.normalizers.anchored.products import product
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import Family, OffersConditionalMeans, OffersExactMean
@@ -138,11 +139,7 @@ class Curve:
             value = value * away + xp.take(coefficients, place)
         ends = xp.where(u < low, self.knots[0].mean, self.knots[-1].mean)
         value = value + ends * (u - inside) + product(xp, theta, coordinates.tilt)
-        if coordinates.outside is None:
-            return value
-        missed = product(xp, theta, coordinates.outside.T) + coordinates.outside_origin
-        scale = 1.0 + xp.max(xp.abs(theta), axis=-1)
-        return xp.where(xp.max(xp.abs(missed), axis=-1) <= 1e-6 * scale, value, np.inf)
+        return while_inside(xp, value, theta, coordinates)
 
     def sd_at(self, xp: Any, theta: Any) -> Any:
         """Return the standard error of the change of log Z from the nearest knot."""

@@ -40,6 +40,7 @@ from pymc_bayessum.normalizers.anchored.errors import (
     held_out,
     slope_trust,
 )
+from pymc_bayessum.normalizers.anchored.guards import while_inside
 from pymc_bayessum.normalizers.anchored.mixture import Nodes, pooled, stretched
 from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.products import product
@@ -165,7 +166,8 @@ class Anchored:
         xp : module
             ``numpy`` or ``pytensor.tensor``.
         theta : array_like or TensorVariable, shape (..., d)
-            A rule for an affine family of parameters gives +inf outside of that family.
+            A rule for an affine family of parameters gives +inf outside of that family; symbolic,
+            it raises there and says what to do.
         """
         now, step = self._coordinates(xp, theta)
         terms = product(xp, now, self.nodes.rows.T) + self.nodes.log_weights
@@ -174,13 +176,7 @@ class Anchored:
         total = xp.log(xp.sum(xp.exp(terms - peak), axis=-1)) + peak[..., 0]
         tilt = product(xp, theta, self.coordinates.tilt) + product(xp, step, self.slope.shift)
         level = self.constant.value - float(self.coordinates.tilt @ self.centre)
-        value = total + tilt + level
-        outside = self.coordinates.outside
-        if outside is None:
-            return value
-        missed = product(xp, theta, outside.T) + self.coordinates.outside_origin
-        scale = 1.0 + xp.max(xp.abs(theta), axis=-1)
-        return xp.where(xp.max(xp.abs(missed), axis=-1) <= 1e-6 * scale, value, np.inf)
+        return while_inside(xp, total + tilt + level, theta, self.coordinates)
 
     def change_variance(self, xp: Any, theta: Any) -> Any:
         """Variance of log Z(theta) - log Z(centre), from influences on draws held out."""
