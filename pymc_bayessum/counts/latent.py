@@ -18,6 +18,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.basic import BetaBinomialRV, BinomialRV
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Shape
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.counts.n_mixture import NMixtureSum, counts_of
@@ -255,6 +256,7 @@ def _parts(latent: Any, given: Any) -> _Parts:
             "given must be a function of the count that returns the distribution of the data, "
             f"such as lambda n: pm.Binomial.dist(n, p), got {given!r}"
         )
+    latent = _without_draws(latent)
     counts = pt.tensor("n", dtype="int64", shape=(None,) * latent.type.ndim + (1,))
     data = given(counts)
     if not _is_distribution(data):
@@ -288,6 +290,29 @@ def _is_distribution(x: Any) -> bool:
         and x.owner is not None
         and isinstance(x.owner.op, RandomVariable | SymbolicRandomVariable)
     )
+
+
+def _without_draws(rv: Any) -> Any:
+    """Return a distribution with sizes that follow from parameters.
+
+    PyMC takes the size of a mixture's parts from the shape of a draw, whose generator would be
+    looked for by JAX.
+    """
+    drawn = {
+        v: v.owner.inputs[0].owner
+        for v in ancestors([rv])
+        if v.owner is not None
+        and isinstance(v.owner.op, Shape)
+        and isinstance(getattr(v.owner.inputs[0].owner, "op", None), RandomVariable)
+    }
+    shapes: dict[Variable, Variable] = {
+        v: pt.as_tensor(
+            node.op.infer_shape(node, [None, None, *(x.shape for x in node.inputs[2:])])[1],
+            dtype="int64",
+        )
+        for v, node in drawn.items()
+    }
+    return graph_replace([rv], shapes, strict=False)[0] if shapes else rv
 
 
 def _is_parameter(variable: Variable) -> bool:

@@ -5,7 +5,7 @@ r"""Sums over counts that find their own nodes.
 for a summand :math:`e^g` that is a bell or falls from its left end, wherever and however wide it
 is.  No cut-off is chosen and the number of evaluations is fixed:
 
-1. a **scan** of g at numbers ever further from the left end, and two **zooms** to where the slope
+1. a **scan** of g at numbers ever further from the left end, and three **zooms** to where the slope
    between the neighbours of the best vanishes, find the mode; a few **probes** on both sides find
    where g has fallen by ``DEPTH``, so that what lies beyond is some :math:`10^{-10}` of the sum;
 2. the first ``GRADING`` numbers are summed one by one (a point mass at zero is among them);
@@ -65,18 +65,14 @@ __all__ = [
 ]
 
 #: The summand is followed until it is exp(-DEPTH) of its largest value.
-DEPTH = 24.0
+DEPTH = 26.0
 #: Distances from the left end at which the summand is first looked at.
 SCAN = np.concatenate(
-    [
-        [0, 1, 2, 4, GRADING, 12, 16, 24, 32, 40, 48],
-        64 * 2.0 ** np.arange(11),
-        16 * 4.0 ** np.arange(7, 17),
-    ]
+    [[0, 1, 2, 4, GRADING, 12, 16, 24, 32, 40, 48], 64 * 4.0 ** np.arange(16)],
 )
 #: Distances from the mode in units of the bell's width there.
 PROBES = np.array([-24.0, -12.0, -6.0, -3.0, 3.0, 6.0, 12.0, 24.0])
-N_ZOOMS = 2
+N_ZOOMS = 3
 N_NODES = GRADING + PANEL_NODES
 #: All evaluations of a summand: those that find the nodes, and the nodes.
 N_EVALUATIONS = len(SCAN) + (N_ZOOMS + 1) * len(PROBES) + N_NODES

@@ -298,6 +298,21 @@ def test_predictive_and_loo(birds):
 
 
 @pytest.mark.filterwarnings("ignore:Skipping")
+@pytest.mark.parametrize("mean", [3.0, [2.0, 5.0]])
+def test_jax_takes_mixtures(mean):
+    """Whose parts PyMC sizes by the shape of a draw."""
+    pytest.importorskip("jax")
+    scale = pt.dscalar("scale")
+    zero_inflated = pm.ZeroInflatedPoisson.dist(0.7, scale * pt.constant(mean))
+    seen = pbs.LatentCount.dist(
+        latent=zero_inflated, given=lambda n: pm.Binomial.dist(n, 0.3), shape=(2, 2)
+    )
+    logp = pm.logp(seen, np.array([[0, 0], [1, 2]])).sum()
+    plain, jax = (pytensor.function([scale], logp, mode=m)(1.5) for m in ("FAST_COMPILE", "JAX"))
+    assert jax == pytest.approx(float(plain), rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping")
 def test_jax_agrees(n_mixture):
     y, _ = counts(30.0, 0.3, 3, np.random.default_rng(1))
     mean, p = pt.dscalar("mean"), pt.dscalar("p")
