@@ -313,7 +313,7 @@ def ring_fit(n_sites, coupling, n_rows, away, n, seed, gibbs=False):
 
 def network_fit(edge, triangle, seed, n_nodes=6):
     """Return a network with triangles, anchored where it could be listed."""
-    terms = ["edges", "triangles"]
+    terms = [pbs.ergm.edges(), pbs.ergm.triangles()]
     theta = np.array([edge, triangle])
     network = pm.draw(pbs.ERGM.dist(theta, terms, n_nodes=n_nodes), random_seed=seed)
     grid = np.linspace(triangle - 4.0, triangle + 4.0, 401)
@@ -339,7 +339,7 @@ def catalogue() -> dict[str, Callable[[], Fit]]:
     """Return all cases by name; each is built from its own seed."""
     cases: dict[str, Callable[[], Fit]] = {}
     for kind in (poisson_based, geometric_based, cut_short, two_humps):
-        for seed in range(20):
+        for seed in range(40):
             cases[f"{kind.__name__} {seed}"] = partial(kind, seed)
     for away in (0.0, 0.5, 1.0, 2.0, -2.0, 5.0, -5.0, 10.0):
         for side, coupling, n in (

@@ -358,7 +358,7 @@ def _around_the_mode[A: Anchored](
         if excess <= MARGIN or rounds >= most or not steady:
             break
         rounds = min(most, int(np.ceil(rounds * np.clip((excess / MARGIN) ** 2, 1.3, 4.0))))
-    return replace(rule, precision=found, settled=rule.settled and steady), mode.converged
+    return replace(rule, precision=found), mode.converged
 
 
 def _is_exact(family: Family) -> bool:

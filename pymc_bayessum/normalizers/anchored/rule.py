@@ -528,7 +528,7 @@ def combined[A: Anchored](
             inside, [part.chain for part in parts], points, log_z, tests.covariances[0], rng
         ),
         sampler=walks[0].sampler,
-        settled=all(walk.settled for walk in walks),
+        settled=all(walk.settled and walk.is_steady for walk in walks),
         states=walks[0].states,
     )
 
