@@ -137,7 +137,11 @@ class Evaluator:
         self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
         terms = [*flat.free_RVs, *flat.observed_RVs, *flat.potentials]
         names = [str(term.name) for term in terms]
-        factors = dict(zip(names, _simplify(flat.logp(sum=False)), strict=True))
+        # Those of `pymc.dims` are tensors with names.
+        plain: list[Variable] = [
+            pt.as_tensor(x, allow_xtensor_conversion=True) for x in flat.logp(sum=False)
+        ]
+        factors = dict(zip(names, _simplify(plain), strict=True))
         # The copy without transforms has forgotten the order of the variables.
         order = [v.name for v in [*model.free_RVs, *model.observed_RVs, *model.potentials]]
         found = _find([(as_written(name, model), factors[name]) for name in order])

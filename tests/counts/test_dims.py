@@ -5,7 +5,7 @@ import pymc as pm
 import pymc.dims as pmd
 import pytensor
 import pytest
-from xarray import DataArray
+from xarray import DataArray, Dataset
 
 import pymc_bayessum as pbs
 from pymc_bayessum.dims import CMP, HurdleCMP, ZeroInflatedCMP
@@ -126,3 +126,14 @@ def test_a_rule_as_normaliser():
     np.testing.assert_allclose(logp, expected, rtol=1e-12)
     with pytest.raises(TypeError, match="normalizer must be None or a Rule"):
         CMP.dist(lam=mu, nu=0.5, normalizer="exact")
+
+
+def test_the_check_reads_models_with_named_dimensions():
+    counts = np.array([3, 0, 2, 5, 1, 4])
+    with pm.Model(coords={"row": range(6)}) as model:
+        mean, nu = pmd.HalfNormal("mean", sigma=5.0), pmd.HalfNormal("nu")
+        CMP("y", mu=mean, nu=nu, observed=DataArray(counts, dims="row"), dims="row")
+    rng = np.random.default_rng(0)
+    draws = {name: (("chain", "draw"), rng.uniform(1.0, 3.0, (1, 60))) for name in ("mean", "nu")}
+    checked = pbs.check_normalizer(Dataset(draws), model, progressbar=False)
+    assert checked["normalizer"].attrs["verdict"] == "good"
