@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import nutpie
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -902,6 +903,180 @@ def add_network(table: Table, n_items: int, n_rows: int, n_points: int) -> None:
     )
 
 
+# --- N, O: simulated networks, by default and by coverage ----------------------------------------
+
+
+class Network(NamedTuple):
+    """A simulated network: its graph, its parameters and its rows in the model's own alphabet."""
+
+    layout: PottsLayout
+    fields: np.ndarray
+    couplings: np.ndarray
+    rows: np.ndarray
+
+
+def simulated_network(n_items: int, n_categories: int, n_rows: int, seed: int) -> Network:
+    """Simulate spins (two categories) or an ordinal network, by one rule for all sizes and seeds.
+
+    A fifth of the pairs are coupled, with either sign, by normals of sd .3 for scores of unit
+    variance. Fields are normals of sd .3. Scores lie around the middle of the scale, where
+    couplings draw answers neither up nor down: no category is nearly empty.
+    """
+    rng = np.random.default_rng([seed, n_items, n_categories, n_rows])
+    pairs = pbs.graphs.complete(n_items)
+    couplings = (rng.random(len(pairs)) < 0.2) * rng.normal(0.0, 0.3, len(pairs))
+    if n_categories == 2:
+        layout = PottsLayout(n_items, 2, pairs, "full", "edge", spins=True)
+        fields = rng.normal(0.0, 0.3, n_items)
+        states = sample_states(layout, fields, couplings, n_rows, rng, 400, "gibbs")
+        return Network(layout, fields, couplings, 2 * states - 1)
+    couplings /= score_variance(n_categories)
+    fields = rng.normal(0.0, 0.3, (n_items, n_categories))
+    table = np.tile(centred_scores(n_categories), (n_items, 1))
+    layout = PottsLayout(n_items, n_categories, pairs, "full", "edge", scores=table)
+    rows = sample_states(layout, fields, couplings, n_rows, rng, 400, "gibbs")
+    return Network(layout, fields, couplings, rows)
+
+
+def centred_scores(n_categories: int) -> np.ndarray:
+    """Scores 0 .. C-1 around their middle: couplings then hardly correlate with thresholds."""
+    return np.arange(n_categories) - (n_categories - 1) / 2.0
+
+
+def score_variance(n_categories: int) -> float:
+    """Variance of the scores 0 .. C-1, all alike."""
+    return (n_categories**2 - 1.0) / 12.0
+
+
+def network_model(network: Network, as_data: bool = False) -> pm.Model:
+    """Write the model with wide priors: N(0, .5) for couplings of scores of unit variance."""
+    layout = network.layout
+    with pm.Model() as model:
+        rows = pm.Data("rows", network.rows) if as_data else network.rows
+        if layout.spins:
+            fields = pm.Normal("fields", 0.0, 1.0, shape=layout.n_sites)
+            couplings = pm.Normal("couplings", 0.0, 0.5, shape=layout.n_edges)
+            pbs.Ising("x", fields, couplings, layout.edges, observed=rows)
+        else:
+            sd = 0.5 / score_variance(layout.n_states)
+            free = pm.Normal("fields", 0.0, 1.0, shape=(layout.n_sites, layout.n_states - 1))
+            couplings = pm.Normal("couplings", 0.0, sd, shape=layout.n_edges)
+            thresholds = pt.concatenate([np.zeros((layout.n_sites, 1)), free], axis=1)
+            scores = centred_scores(layout.n_states)
+            pbs.OrdinalMRF("x", thresholds, couplings, scores=scores, observed=rows)
+    return model
+
+
+#: Items, categories and rows of networks that get their normaliser by default.
+BY_DEFAULT = [(25, 2, 1000), (30, 2, 1000), (20, 4, 1000), (25, 4, 1000), (30, 3, 1000)]
+
+
+def networks_by_default(quick: bool, seeds: range = range(4)) -> None:
+    table = Table(
+        title="N. simulated networks, sampled by nutpie (two chains of 500 + 500) with the default "
+        "normaliser; time is that of the processor"
+    )
+    for column in (
+        "items",
+        "categories",
+        "rows",
+        "parameters",
+        "seed",
+        "set-up, CPU s",
+        "sampling, CPU s",
+        "gradients a draw",
+        "divergences",
+        "flagged",
+        "check",
+        "because",
+    ):
+        table.add_column(column, justify="right")
+    cases = [(12, 4, 300)] if quick else BY_DEFAULT
+    for case in cases:
+        for seed in seeds[:1] if quick else seeds:
+            add_default(table, *case, seed)
+    console.print(table)
+
+
+def add_default(table: Table, n_items: int, n_categories: int, n_rows: int, seed: int) -> None:
+    network = simulated_network(n_items, n_categories, n_rows, seed)
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a flag is a column
+        model = network_model(network)
+        model.logp()  # anchors it at the data
+        set_up = time.process_time() - began
+        began = time.process_time()
+        with model:
+            idata = pm.sample(
+                500, tune=500, chains=2, random_seed=seed, progressbar=False, nuts_sampler="nutpie"
+            )
+        sampling = time.process_time() - began
+        checked = pbs.check_normalizer(idata, model, random_seed=seed, progressbar=False)
+    (normalizer,) = pbs.find_normalizers(model)
+    rule = normalizer.rule
+    flagged = isinstance(rule, AnchoredRule) and rule.report()["flagged"]
+    stats, found = idata["sample_stats"], checked["normalizer"].attrs
+    layout = network.layout
+    table.add_row(
+        str(n_items),
+        str(n_categories),
+        str(n_rows),
+        str(n_items * (n_categories - 1) + layout.n_edges),
+        str(seed),
+        f"{set_up:.0f}",
+        f"{sampling:.0f}",
+        f"{float(stats['n_steps'].mean()):.0f}",
+        str(int(stats["diverging"].sum())),
+        str(flagged),
+        found["verdict"],
+        found["reason"],
+    )
+    console.print(table)  # rows take minutes: what is known is shown
+
+
+#: Items, categories and rows of networks whose intervals are counted.
+COVERED = (8, 4, 500)
+
+
+def coverage(quick: bool, n_networks: int = 100) -> None:
+    """Sample posteriors of many networks with one compiled model, and count what they cover."""
+    n_items, n_categories, n_rows = COVERED
+    networks = [
+        simulated_network(n_items, n_categories, n_rows, seed)
+        for seed in range(5 if quick else n_networks)
+    ]
+    compiled = nutpie.compile_pymc_model(network_model(networks[0], as_data=True))
+    inside: dict[str, list[np.ndarray]] = {"fields": [], "couplings": []}
+    for seed, network in enumerate(networks):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = nutpie.sample(
+                compiled.with_data(rows=network.rows), draws=300, tune=200, chains=1, seed=seed,
+                progress_bar=False,
+            )  # fmt: skip
+        # Thresholds of the first category are held at zero.
+        truth = {
+            "fields": network.fields[:, 1:] - network.fields[:, :1],
+            "couplings": network.couplings,
+        }
+        for name, values in truth.items():
+            low, high = tree["posterior"][name].quantile([0.05, 0.95], dim=("chain", "draw"))
+            inside[name].append(np.ravel((low.values <= values) & (values <= high.values)))
+    table = Table(title=f"O. 90% intervals over {len(networks)} simulated networks, exact log Z")
+    for column in ("items", "categories", "rows", "parameters", "intervals", "cover", "se"):
+        table.add_column(column, justify="right")
+    for name, found in (*inside.items(), ("all", [*inside["fields"], *inside["couplings"]])):
+        hits = np.concatenate(found)
+        each = np.array([part.mean() for part in found])
+        table.add_row(
+            *map(str, (*COVERED, name, hits.size)),
+            f"{100 * hits.mean():.1f}%",
+            f"{100 * each.std() / np.sqrt(len(each)):.1f}%",
+        )
+    console.print(table)
+
+
 SECTIONS = {
     "A": one_value,
     "X": elimination_times,
@@ -912,6 +1087,8 @@ SECTIONS = {
     "F": recovery,
     "G": lattice_growth,
     "H": networks,
+    "N": networks_by_default,
+    "O": coverage,
 }
 
 

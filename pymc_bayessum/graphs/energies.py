@@ -116,8 +116,10 @@ def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any, absolute: 
         n_rows = data.size // layout.n_sites
         if 0 < n_rows * layout.n_parameters <= _LARGEST_STATISTICS:
             return _constant_row_logp(layout, data, h, J, log_z, absolute)
-    valid = layout.valid(x)
-    states = pt.clip(layout.encode(x), 0, layout.n_states - 1)
+    # PyMC joins what was observed with what is missing as floats.
+    rows = x if x.type.dtype.startswith(("int", "uint")) else pt.cast(x, "int64")
+    valid = pt.and_(layout.valid(rows), pt.all(pt.eq(rows, x), axis=-1))
+    states = pt.clip(layout.encode(rows), 0, layout.n_states - 1)
     logp = normalized(symbolic_energy(layout, states, h, J), log_z)
     if absolute:
         valid = pt.and_(valid, pt.le(logp, _slack(log_z)))

@@ -212,6 +212,11 @@ def _check_observed(observed: Any, counts: np.ndarray) -> None:
     """Refuse data that the model cannot have produced."""
     if observed is None:
         return
+    if np.asanyarray(observed).dtype.kind not in "biuf":
+        raise ValueError(
+            "observed must hold numbers of categories, counted from zero, got "
+            f"{np.asanyarray(observed).dtype} (pandas has them as .cat.codes, -1 where missing)"
+        )
     rows = np.ma.masked_invalid(observed)  # missing entries are imputed, as anywhere in PyMC
     if rows.ndim < 1 or rows.shape[-1] != len(counts):
         raise ValueError(

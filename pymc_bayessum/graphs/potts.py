@@ -311,9 +311,12 @@ class GraphDistribution(Discrete):
             _warn_of_noisy_curvature(name, normalizer)
         if normalizer is None and _forbids(h, J):
             if data is not None:
+                width, entries = least_cost(layout)
                 raise ValueError(
-                    f"{name}: h or J hold -inf, and what is forbidden needs an exact sum. "
-                    f"{_no_normalizer(layout)}"
+                    f"{name}: h or J hold -inf, and what is forbidden needs an exact sum: this "
+                    f"graph has elimination width {width}, {entries:.2g} table entries with "
+                    f"{layout.n_states} states, the limit is {Budget.EVERY_STEP:.2g}. Anchors take "
+                    "finite numbers: -15 in place of -inf makes a state one in millions"
                 )
         elif normalizer is None:
             build = PottsAnchors(layout, prior_parameters(layout, h, J))

@@ -480,9 +480,16 @@ def _count_sites(edges: Any, candidates: dict[str, int | None], single_row: bool
     if isinstance(edges, nx.Graph):
         candidates = candidates | {"edges (a networkx graph)": len(edges)}
     n_sites = _agreed("n_sites", candidates)
+    pairs = None if isinstance(edges, nx.Graph) else as_edges(edges)
     if n_sites is not None:
+        named = 0 if pairs is None else int(pairs.max(initial=-1)) + 1
+        if named > n_sites == candidates.get("observed"):
+            raise ValueError(
+                f"observed must have the sites on its last axis, got {n_sites} of them where edges "
+                f"name {named}: give images row by row, observed.reshape(-1, {named})"
+            )
         return n_sites
-    pairs = as_edges(edges)
+    assert pairs is not None
     if not len(pairs) and single_row:
         return 1
     if not len(pairs):

@@ -247,3 +247,24 @@ def test_bad_data():
             pbs.OrdinalMRF("x", RAGGED, INTERACTIONS, observed=[[2, 0, 0, 0]])
         with pytest.raises(ValueError, match="observed must have the 4 items on its last axis"):
             pbs.OrdinalMRF("x", RAGGED, INTERACTIONS, observed=[[1, 0, 0]])
+
+
+def test_missing_answers():
+    """A model with answers missing has the log-probability of its joined rows."""
+    missing = np.zeros((3, L), dtype=bool)
+    missing[0, 1] = True
+    observed = np.ma.masked_array(STATES[:3], missing)
+    with pm.Model() as model, pytest.warns(pm.exceptions.ImputationWarning):
+        pbs.OrdinalMRF("x", ENDS, INTERACTIONS, observed=observed)
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    for answer in range(COUNTS[1]):
+        whole = STATES[:3].copy()
+        whole[0, 1] = answer
+        expected = energies(THRESHOLDS, INTERACTIONS, whole) - logsumexp(ENERGY)
+        assert logp({"x_unobserved": np.array([answer])}) == pytest.approx(expected.sum())
+    assert logp({"x_unobserved": np.array([C])}) == -np.inf
+
+
+def test_answers_that_are_no_numbers():
+    with pm.Model(), pytest.raises(ValueError, match=r"observed must hold numbers .*cat\.codes"):
+        pbs.OrdinalMRF("x", THRESHOLDS, 0.1, observed=STATES[:3].astype(str))

@@ -529,3 +529,9 @@ def test_one_site_alone():
     field = np.array([[0.1, 0.4, 2.0]])
     logp = pm.logp(pbs.Potts.dist(field, 0.0, edges=[]), np.array([[0], [1], [2]])).eval()
     np.testing.assert_allclose(logp, field[0] - np.log(np.exp(field[0]).sum()), rtol=1e-12)
+
+
+def test_images_that_are_not_in_rows():
+    images = np.ones((3, 4, 4), dtype=int)
+    with pm.Model(), pytest.raises(ValueError, match=r"observed\.reshape\(-1, 16\)"):
+        pbs.Ising("x", 0.0, 0.1, pbs.graphs.grid(4, 4), observed=images)
