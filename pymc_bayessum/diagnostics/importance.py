@@ -48,6 +48,8 @@ class Weights:
         The coefficient of variation of the weights, which bounds the difference of weighted and
         plain mean of any function in units of its standard deviation (Cauchy-Schwarz).
         """
+        if self.ess == 0.0:  # no draw has a weight
+            return np.inf
         return float(np.sqrt(max(self.log_weights.size / self.ess - 1.0, 0.0)))
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from pymc_bayessum.diagnostics.importance import smooth_weights
 from pymc_bayessum.diagnostics.laplace import Laplace
 
 
@@ -48,3 +49,7 @@ def test_how_far_a_mode_is():
         pm.MvNormal("x", [1.0, 2.0], cov)
     distance = Laplace.at({"x": np.array([1.0, 2.0]) + away}, model).distance
     assert distance == pytest.approx(np.sqrt(away @ np.linalg.solve(cov, away)), rel=1e-6)
+
+
+def test_a_point_without_a_reference_has_moved_any_distance():
+    assert smooth_weights(np.array([-np.inf])).shift == np.inf
