@@ -77,7 +77,7 @@ def log_posterior(name, data):
     """Functions of parameters: the log-likelihood of a model observed anew, and its log Z."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        model = pm.observe(generative(name), {"x": data})
+        model = pbs.anchor(pm.observe(generative(name), {"x": data}), progressbar=False)
         (found,) = pbs.find_normalizers(model)
     (x,) = model.observed_RVs
     names = list(PRIORS[name])

@@ -1,4 +1,4 @@
-"""Draw the pictures of the landing page: ``python docs/figures/draw.py``, a minute.
+"""Draw the pictures of the landing page and of calibration: ``python docs/figures/draw.py``.
 
 The rootogram is drawn by ``benchmarks/headline.py --figure docs/figures/syllables.png``.
 """
@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pymc as pm
+from scipy import stats
 
 import pymc_bayessum as pbs
 
@@ -80,7 +81,23 @@ def network():
     save(figure, "network")
 
 
+def ranks():
+    """Draw how often simulated truths fall into each tenth of their posteriors."""
+    path = HERE.parents[1] / "benchmarks" / "results" / "calibration_ranks.csv"
+    names = path.read_text().splitlines()[0].split(",")
+    table = np.loadtxt(path, delimiter=",", skiprows=1)
+    low, high = stats.binom(len(table), 0.1).ppf([0.005, 0.995])
+    figure, axes = plt.subplots(1, len(names), figsize=(8.0, 2.4), dpi=130, sharey=True)
+    for axis, name, column in zip(axes, names, table.T, strict=True):
+        axis.axhspan(low, high, color=LIGHT, alpha=0.35, lw=0)
+        axis.hist(column, bins=10, range=(0.0, 1.0), color=DARK, rwidth=0.9)
+        axis.set(title=name, xlabel="rank of the truth")
+    axes[0].set_ylabel(f"of {len(table)}")
+    save(figure, "ranks")
+
+
 if __name__ == "__main__":
+    ranks()
     network()
     image()
     items()

@@ -159,18 +159,18 @@ class NetworkFamily:
     def _ends(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return ends(self.program, theta, self.fixed, self.dyads, self.typical, rng)
 
-    def joined(self, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def joined(self, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
         """Return anchors at which chains mix, and others that join sparse and dense networks."""
-        places = [place for place, name in enumerate(self.names) if name == "edges"]
-        if self.is_dyadic or not places or len(self.dyads) > MOST_DYADS or not len(self.typical):
+        if self.is_dyadic or len(self.dyads) > MOST_DYADS or not len(self.typical):
             return anchors
+        place = self.names.index("edges") if "edges" in self.names else None
         here = self._ends(anchors[0], rng)
 
         def strays(theta: np.ndarray) -> bool:
             there = self._ends(theta, rng)
             return apart(there) > APART or apart(np.concatenate([here, there])) > ELSEWHERE
 
-        return joined(anchors, strays, places[0], len(self.dyads))
+        return joined(anchors, strays, place, len(self.dyads))
 
     @property
     def is_dyadic(self) -> bool:

@@ -93,8 +93,8 @@ def apart(places: np.ndarray) -> float:
 
 
 def joined(
-    anchors: np.ndarray, strays: Callable[[np.ndarray], bool], edges: int, n_dyads: int
-) -> np.ndarray:
+    anchors: np.ndarray, strays: Callable[[np.ndarray], bool], edges: int | None, n_dyads: int
+) -> np.ndarray | None:
     """Put anchors where chains mix, and add those of independent ties where some strayed.
 
     Parameters
@@ -103,14 +103,15 @@ def joined(
         The first, the centre, stays.
     strays : callable
         Whether chains at parameters remember where they began, or end far from the centre's.
-    edges : int
+    edges : int or None
         Which parameter is that of the ties themselves.
     n_dyads : int
 
     Returns
     -------
-    ndarray, shape (L, d)
-        Those given where chains stray at none of them.
+    ndarray, shape (L, d), or None
+        Those given where chains stray at none of them. None where they do and no parameter moves
+        the density alone.
 
     Examples
     --------
@@ -125,6 +126,8 @@ def joined(
         kept += [step for step in steps if not strays(step)][:1]
     if np.array_equal(kept, anchors):
         return anchors
+    if edges is None:
+        return None
     # In these angles the number of ties has the same sd at every density.
     least = np.arcsin(np.sqrt(0.5 / n_dyads))
     n_rungs = int(np.ceil((np.pi - 4.0 * least) * np.sqrt(n_dyads) / STEP)) + 1

@@ -196,8 +196,11 @@ class OffersConstant(Protocol):
 class OffersJoins(Protocol):
     """A family whose states may be of several kinds that draws at one anchor do not all visit."""
 
-    def joined(self, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return anchors at which draws mix, the first of those given first, and joins."""
+    def joined(self, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+        """Return anchors at which draws mix, the first of those given first, and joins.
+
+        None where they do not and cannot be joined.
+        """
 
 
 @runtime_checkable

@@ -318,8 +318,8 @@ def _around_the_mode[A: Anchored](
         kind=kind,
     )
     anchors = coordinates.parameters(axis_points(mode.point, mode.curvature))
-    if isinstance(family, OffersJoins):
-        anchors = family.joined(anchors, rng)
+    joined = family.joined(anchors, rng) if isinstance(family, OffersJoins) else anchors
+    anchors = anchors if joined is None else joined
     method = moment_method(family, anchors[0], None)
     walks = [
         Walk(
@@ -358,7 +358,8 @@ def _around_the_mode[A: Anchored](
         if excess <= MARGIN or rounds >= most or not steady:
             break
         rounds = min(most, int(np.ceil(rounds * np.clip((excess / MARGIN) ** 2, 1.3, 4.0))))
-    return replace(rule, precision=found), mode.converged
+    settled = rule.settled and joined is not None
+    return replace(rule, precision=found, settled=settled), mode.converged
 
 
 def _is_exact(family: Family) -> bool:

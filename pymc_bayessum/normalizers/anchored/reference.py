@@ -24,6 +24,11 @@ ANCHORED_NODES = 8_000
 #: Fewer of them where states are large, so that together they hold so many sites; but not fewer.
 ALL_SITES = 30_000_000
 FEWEST_NODES = 1000
+#: What is wrong where draws around the posterior are of several kinds.
+UNJOINED = (
+    "the posterior reaches parameters at which chains remember where they began, and nothing joins "
+    "the states that they stay in"
+)
 #: Principal axes of the posterior with an anchor on either side, where there are not more.
 MOST_AXES = 4
 #: V of the estimate at the posterior mean beyond which draws there tell of the estimate alone.
@@ -46,8 +51,9 @@ class AnchoredReference:
     def __init__(self, rule: Any, asked: Asked):
         thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
         anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
-        if isinstance(rule.family, OffersJoins):
-            anchors = rule.family.joined(anchors, asked.rng)
+        offers = isinstance(rule.family, OffersJoins)
+        joined = rule.family.joined(anchors, asked.rng) if offers else anchors
+        anchors = anchors if joined is None else joined
         size = int(np.prod(rule.states.shape[1:]))
         n = int(np.clip(ALL_SITES // size, FEWEST_NODES, ANCHORED_NODES))
         self.description = f"{2 * n} states drawn around the posterior mean, where both agree"
@@ -63,7 +69,7 @@ class AnchoredReference:
             )
             for _ in range(2)
         ]
-        self.doubt = _doubt(rule.v(anchors[0]))
+        self.doubt = UNJOINED if joined is None else _doubt(rule.v(anchors[0]))
         level = rule.log_z_at(np, anchors[0])
         self.levels = [float(level - half.log_z_at(np, anchors[0])) for half in self.halves]
 
