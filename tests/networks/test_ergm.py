@@ -188,6 +188,8 @@ def test_sparse_and_full_networks_are_joined():
     assert len(family.joined(np.array([centre, near]), rng)) == 2
     anchors = family.joined(np.array([centre, near, far]), rng)
     assert not any(family.remembers_start(theta, rng) for theta in anchors)
+    alone = network_family([pbs.ergm.triangles()], 6, networks=ties)
+    assert alone.joined(np.array([[-1.0], [2.6]]), rng) is None
     rule = anchored(family, anchors, n=20_000, rng=rng, start=family.typical)
     points = np.array([[-3.0, 2.2], [-3.0, 2.4], far, [-2.0, 0.5]])
     exact = family.exact.log_z(np, points) - family.exact.log_z(np, centre)

@@ -48,6 +48,8 @@ PILOT_REACH = 2.0
 #: Draws at each anchor before the error is asked for; with small states they cost next to nothing.
 FIRST_DRAWS = 500
 SMALL_SITES = 1_000_000
+#: Anchors up to which each has as many; joins make more.
+MOST_AXIS_POINTS = 9
 #: Part of the target at which to stop: the error is known to a quarter, and what stops tends low.
 MARGIN = 0.6
 #: The same with many parameters: the worst of hundreds is off by three times the root mean square.
@@ -334,7 +336,8 @@ def _around_the_mode[A: Anchored](
         for place, (anchor, stream) in enumerate(zip(anchors, rng.spawn(len(anchors)), strict=True))
     ]
     most = MOST_DRAWS // (len(walks) * n_chains)
-    rounds = min(most, -(-max(FIRST_DRAWS, SMALL_SITES // n_sites) // n_chains))
+    small = SMALL_SITES * MOST_AXIS_POINTS // (n_sites * max(MOST_AXIS_POINTS, len(walks)))
+    rounds = min(most, -(-max(FIRST_DRAWS, small) // n_chains))
     each = MOST_NODES // len(walks)
     rule: A | None = None
     found: Precision | None = None
