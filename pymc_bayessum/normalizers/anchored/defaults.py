@@ -199,7 +199,8 @@ def _at_the_mode[A: Anchored](
         kind=kind,
     )
     if coordinates.size >= MANY_PARAMETERS:
-        n = int(max(n, min(MOST_NUMBERS / coordinates.size, _quiet_nodes(coordinates.size, data))))
+        quiet = _learned(mode.curvature, prior) ** 3 / (data.n_rows * CUBIC_NOISE)
+        n = int(max(n, min(MOST_NUMBERS / coordinates.size, quiet)))
         rule, near = _balanced_at_the_mean(mode, data, prior, n, rng, target, report, executor)
         return rule, mode.converged and near
     rule = anchored(
@@ -217,13 +218,14 @@ def _at_the_mode[A: Anchored](
     return rule, mode.converged
 
 
-def _quiet_nodes(size: int, data: Data) -> float:
-    """Draws from which on the noise of their third cumulants is small beside the posterior.
+def _learned(curvature: np.ndarray, prior: NormalPrior) -> float:
+    """Count the parameters that data, not the prior, tell of.
 
-    With N draws the gradient of n log Z is off, at points of the posterior, by r^3 / (n N): its
-    square in posterior sds, over all r directions.
+    Third cumulants of N draws are noisy: with n rows and r such parameters the gradient of n log Z
+    is off at points of the posterior by r^3 / (n N), its square in posterior sds over all
+    directions, and sds by about half of r^2 / (n N) of themselves.
     """
-    return size**3 / (data.n_rows * CUBIC_NOISE)
+    return len(curvature) - float(np.trace(np.linalg.solve(curvature, prior.precision)))
 
 
 def _balanced_at_the_mean[A: Anchored](
@@ -278,8 +280,9 @@ def _balanced_at_the_mean[A: Anchored](
         MARGIN_OF_MANY * target.mean, thin=walks[0].thin, start=rule.states, rng=rng,
         n_bends=n_bends, executor=executor,
     )  # fmt: skip
-    # The inverse of a covariance is too large by that much.
-    found = Precision(error, 0.5 * coordinates.size / averages.n_bends)
+    # The inverse of a covariance is too large by that much; third cumulants add their noise.
+    cubic = 0.5 * _learned(posterior.precision, prior) ** 2 / (data.n_rows * rule.n_nodes)
+    found = Precision(error, 0.5 * coordinates.size / averages.n_bends + cubic)
     report(f"{averages.n_draws} draws around the anchor: within {error:.2g} sd")
     return replace(balanced(rule, averages), precision=found), v <= V_LIMIT
 
