@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor
-from pickle import PicklingError
 from typing import Any
 
 __all__ = ["as_executor", "in_order"]
@@ -51,13 +50,6 @@ def in_order[T, R](
         for item, future in zip(items, futures, strict=True):
             try:
                 result = function(item) if future is None else future.result()
-            except (PicklingError, AttributeError) as error:
-                if not re.search("pickle|local object", str(error)):
-                    raise
-                raise TypeError(
-                    f"the executor's processes cannot be sent what they need ({error}): define "
-                    "functions at the top of a module, or use Dask's executor, which sends any"
-                ) from None
             except (BrokenExecutor, CancelledError):
                 if not told:
                     warnings.warn(
@@ -67,6 +59,13 @@ def in_order[T, R](
                     )
                     told = True
                 result = function(item)
+            except Exception as error:
+                if not re.search("an('t|not) pickle|local object", str(error)):
+                    raise
+                raise TypeError(
+                    f"the executor's processes cannot be sent what they need ({error}): define "
+                    "functions at the top of a module, or use Dask's executor, which sends any"
+                ) from None
             yield result
     finally:
         for future in futures:

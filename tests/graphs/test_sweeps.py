@@ -65,13 +65,13 @@ def test_a_sweep_leaves_the_model_as_it_is(layout, name):
 
 
 def test_draws_do_not_depend_on_the_number_of_threads(monkeypatch):
-    from pymc_bayessum.graphs import sweeps
+    from pymc_bayessum import threads
 
     layout = PottsLayout(400, 3, graphs.grid(20, 20), "shared", "scalar")
     found = []
     for count in (1, 2, 3):
-        pool = sweeps._threads()[0]
-        monkeypatch.setattr(sweeps, "_threads", lambda count=count, pool=pool: (pool, count))
+        pool = threads._pool()[0]
+        monkeypatch.setattr(threads, "_pool", lambda count=count, pool=pool: (pool, count))
         chain = GraphChain(layout, np.array([0.0, 0.1, 0.2]), 0.8, "swendsen-wang")
         rng = np.random.default_rng(4)
         found.append(chain.advance(chain.start(7, rng), 5, rng))

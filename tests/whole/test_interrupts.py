@@ -99,7 +99,13 @@ def test_stochastic_fit(monkeypatch, rows):
 
 def test_command_line_while_it_is_imported():
     command = [sys.executable, "-X", "importtime", "-m", "pymc_bayessum", "--version"]
-    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True) as process:
+
+    def heed() -> None:
+        # What runs in the background of a shell ignores interrupts, and so would this.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    pipes = {"stdout": -1, "stderr": -1, "text": True}
+    with subprocess.Popen(command, preexec_fn=heed, **pipes) as process:
         # The package has begun, and there are seconds of imports to come.
         while "numpy.linalg" not in process.stderr.readline():
             pass
