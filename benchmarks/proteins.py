@@ -98,7 +98,7 @@ def peer(task: Problem, command: str, seconds: float) -> FittedPotts:
         data = Path(folder) / "data.fasta"
         letters = ["".join(ALPHABET[a] for a in row) for row in task.seen]
         data.write_text("".join(f">{k}\n{each}\n" for k, each in enumerate(letters)))
-        options = ["-d", str(data), "-o", folder, "--alphabet", ALPHABET[: layout.n_states]]
+        options = ["-d", str(data), "-o", folder, f"--alphabet={ALPHABET[: layout.n_states]}"]
         options += ["--no_reweighting", "--sampler", "gibbs", "--no-progress"]
         options += ["--checkpoint-interval", "20"]
         with subprocess.Popen([command, "train", *options], stdout=subprocess.DEVNULL) as process:
