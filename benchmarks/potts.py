@@ -968,10 +968,17 @@ def network_model(network: Network, as_data: bool = False) -> pm.Model:
 
 
 #: Items, categories and rows of networks that get their normaliser by default.
-BY_DEFAULT = [(25, 2, 1000), (30, 2, 1000), (20, 4, 1000), (25, 4, 1000), (30, 3, 1000)]
+BY_DEFAULT = [
+    (20, 4, 500),
+    (25, 2, 1000),
+    (25, 4, 1000),
+    (30, 2, 500),
+    (30, 2, 5000),
+    (30, 3, 1000),
+]
 
 
-def networks_by_default(quick: bool, seeds: range = range(4)) -> None:
+def networks_by_default(quick: bool, seeds: range = range(2)) -> None:
     table = Table(
         title="N. simulated networks, sampled by nutpie (two chains of 500 + 500) with the default "
         "normaliser; time is that of the processor"

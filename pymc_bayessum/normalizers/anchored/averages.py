@@ -51,18 +51,20 @@ __all__ = [
 SET = 100
 #: Chains at each point,
 CHAINS = 50
-#: sweeps with which they forget the point they came from,
-BURN_IN = 50
+#: spacings, of draws that are nearly independent, in which they forget where they came from,
+BURN_IN = 10
 #: and draws of each of them.
 ROUNDS = 10
+#: A small target: with a larger one draws need not be many more than points.
+FINE = 0.012
 #: Draws for each parameter that tell the curvature.
-CURVATURE_EACH = 200
+CURVATURE_EACH = 800
 #: Draws at which the target is given up.
-MOST_DRAWS = 3_000_000
+MOST_DRAWS = 2_000_000
 #: Times the target that would be left then, from which on it is given up at once.
 HOPELESS = 4.0
-#: Points at which the curvature of a rule is computed.
-BEND_POINTS = 40
+#: Points at which a rule is evaluated together.
+AT_A_TIME = 50
 
 
 class Averages(NamedTuple):
@@ -180,7 +182,7 @@ def _averages_at(
         chain = _moves(family, theta)
         states = start[(number * CHAINS + np.arange(CHAINS)) % len(start)]
         if chain is not None:
-            states = chain.advance(states, BURN_IN, rng)
+            states = chain.advance(states, BURN_IN * thin, rng)
         drawn = []
         for _ in range(rounds):
             if chain is None:
@@ -243,15 +245,17 @@ def averages_until(
     error : float
     """
     # With many rows the noise of draws outweighs what points of the posterior differ by.
-    rounds = int(np.clip(n_rows / 50, ROUNDS, 10 * ROUNDS))
+    rounds = int(np.clip(n_rows * (FINE / target) ** 2 / 50, ROUNDS, 10 * ROUNDS))
     found: Averages | None = None
+    lacking: list[np.ndarray] = []
     while True:
         new = model_averages(
             rule.family, next(sets), rule.coordinates, rounds=rounds, thin=thin, start=start,
             rng=rng, bends=found is None or found.n_bends < n_bends, executor=executor,
         )  # fmt: skip
         found = new if found is None else found.joined(new)
-        error = _mean_error(_left(rule, found), precision, n_rows)
+        lacking.append(_left(rule, new))
+        error = _mean_error(np.mean(lacking, axis=0), precision, n_rows)
         enough = error <= target and found.n_bends >= n_bends
         # The error falls with the root of the draws; if it cannot fall far enough no more are made.
         hopeless = error * np.sqrt(found.n_draws / MOST_DRAWS) > HOPELESS * target
@@ -261,11 +265,15 @@ def averages_until(
 
 def gradients(rule: Anchored, points: np.ndarray) -> np.ndarray:
     """Gradients of log Z at coordinates, (S, r)."""
-    rows, weights = rule.nodes.rows, rule.nodes.log_weights
-    parts = np.array_split(points, -(-len(points) // 50))
-    return np.concatenate([softmax(part @ rows.T + weights, axis=1) @ rows for part in parts]) + (
+    return np.concatenate([shares @ rule.nodes.rows for shares in _shares(rule, points)]) + (
         rule.slope.shift
     )
+
+
+def _shares(rule: Anchored, points: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the weights of the nodes at points, (s, N), some points at a time."""
+    for part in np.array_split(points, -(-len(points) // AT_A_TIME)):
+        yield softmax(part @ rule.nodes.rows.T + rule.nodes.log_weights, axis=1)
 
 
 def _left(rule: Anchored, averages: Averages) -> np.ndarray:
@@ -286,9 +294,18 @@ def _mean_error(batches: np.ndarray, precision: np.ndarray, n_rows: float) -> fl
 
 
 def curvature_of(rule: Anchored, averages: Averages) -> np.ndarray:
-    """Mean over points of the second derivative of a rule's log Z, (r, r)."""
-    some = averages.points[:: max(1, len(averages.points) // BEND_POINTS)]
-    return np.mean([rule.mean_and_covariance(point)[1] for point in some], axis=0)
+    """Mean over points of the second derivative of a rule's log Z, (r, r).
+
+    Mean squares of the statistics less squares of their means: one sum over the nodes for all
+    points together.
+    """
+    centre = rule.nodes.rows.mean(axis=0)
+    rows, means, total = rule.nodes.rows - centre, [], np.zeros(len(rule.nodes.rows))
+    for shares in _shares(rule, averages.points):
+        total += shares.sum(axis=0)
+        means.append(shares @ rows)
+    every = np.concatenate(means)
+    return (rows.T @ (total[:, None] * rows) - every.T @ every) / len(every)
 
 
 def balanced[A: Anchored](rule: A, averages: Averages) -> A:

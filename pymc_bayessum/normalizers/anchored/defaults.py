@@ -8,7 +8,8 @@ many get one, at the mode.
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,13 @@ from pymc_bayessum.normalizers.anchored.laplace import laplace_mean, rare_point
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.posterior import posterior_sets
 from pymc_bayessum.normalizers.anchored.precision import posterior_precision
-from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored, combined, split
+from pymc_bayessum.normalizers.anchored.rule import (
+    MOMENT_DRAWS,
+    Anchored,
+    anchored,
+    combined,
+    split,
+)
 from pymc_bayessum.normalizers.anchored.target import TARGET, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import Family, OffersExactLogZ, OffersJoins, OffersSites
@@ -54,6 +61,8 @@ MOST_AXIS_POINTS = 9
 MARGIN = 0.6
 #: The same with many parameters: the worst of hundreds is off by three times the root mean square.
 MARGIN_OF_MANY = 0.4
+#: Times the target for a first look around the posterior.
+COARSE = 3.0
 #: Draws at all anchors after which the target is given up.
 MOST_DRAWS = 400_000
 #: Draws that a rule with few parameters sums over at most: some tenth of a millisecond.
@@ -76,6 +85,30 @@ NEAR, MOST_PASSES = 0.05, 3
 SPREAD = 2.0
 #: Prior sd where the prior cannot be drawn from, or has no finite scale.
 VAGUE = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting[A: Anchored]:
+    """What a default normaliser is made for and with: see :func:`default_anchored`."""
+
+    family: Family
+    data: Data
+    coordinates: Coordinates
+    prior: NormalPrior
+    start: np.ndarray
+    rng: np.random.Generator
+    chains: np.ndarray | None
+    target: Precision
+    executor: Executor | None
+    kind: type[A]
+    report: Callable[[str], None]
+
+    def climb(self, n: int, **options: Any) -> Climb[A]:
+        """Climb to the mode with n draws at an anchor."""
+        return climb(
+            self.family, self.data, self.coordinates, self.prior, self.start, n=n, rng=self.rng,
+            chains=self.chains, report=self.report, kind=self.kind, **options,
+        )  # fmt: skip
 
 
 def default_anchored[A: Anchored](
@@ -143,14 +176,11 @@ def default_anchored[A: Anchored](
         )
     first = prior.mean if start is None else start
     with progress("Anchoring the normaliser", progressbar) as report:
-        if coordinates.size <= FEW_PARAMETERS:
-            rule, converged = _around_the_mode(
-                family, data, coordinates, prior, first, rng, chains, target, report, executor, kind
-            )
-        else:
-            rule, converged = _at_the_mode(
-                family, data, coordinates, prior, first, rng, chains, target, report, executor, kind
-            )
+        setting = _Setting(
+            family, data, coordinates, prior, first, rng, chains, target, executor, kind, report
+        )
+        few = coordinates.size <= FEW_PARAMETERS
+        rule, converged = (_around_the_mode if few else _at_the_mode)(setting)
     trouble = None
     if not converged:
         trouble = "the posterior mode was not reached"
@@ -171,50 +201,30 @@ def default_anchored[A: Anchored](
     return rule
 
 
-def _at_the_mode[A: Anchored](
-    family: Family,
-    data: Data,
-    coordinates: Coordinates,
-    prior: NormalPrior,
-    start: np.ndarray,
-    rng: np.random.Generator,
-    chains: np.ndarray | None,
-    target: Precision,
-    report: Callable[[str], None],
-    executor: Executor | None,
-    kind: type[A],
-) -> tuple[A, bool]:
+def _at_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
     """One anchor for many parameters."""
+    family, coordinates, n_rows = setting.family, setting.coordinates, setting.data.n_rows
     n = max(NODES_EACH * coordinates.size, min(MOST_NODES, LEAST_NUMBERS // coordinates.size))
-    mode = climb(
-        family,
-        data,
-        coordinates,
-        prior,
-        start,
-        n=n,
-        rng=rng,
-        chains=chains,
-        report=report,
-        kind=kind,
-    )
     if coordinates.size >= MANY_PARAMETERS:
-        quiet = _learned(mode.curvature, prior) ** 3 / (data.n_rows * CUBIC_NOISE)
+        # Averages around the posterior mean will put right what is near the mode.
+        mode = setting.climb(n, tolerance=PILOT_TOLERANCE, n_moments=MOMENT_DRAWS)
+        quiet = _learned(mode.curvature, setting.prior) ** 3 / (n_rows * CUBIC_NOISE)
         n = int(max(n, min(MOST_NUMBERS / coordinates.size, quiet)))
-        rule, near = _balanced_at_the_mean(mode, data, prior, n, rng, target, report, executor)
+        rule, near = _balanced_at_the_mean(setting, mode, n)
         return rule, mode.converged and near
+    mode = setting.climb(n)
     rule = anchored(
         family,
         coordinates.parameters(mode.point)[None],
         n=n,
-        rng=rng,
-        n_moments=int(np.clip(50 * data.n_rows, 20_000, 200_000)),
+        rng=setting.rng,
+        n_moments=int(np.clip(50 * n_rows, 20_000, 200_000)),
         constant=_is_exact(family),
         coordinates=coordinates,
         start=mode.rule.states,
-        kind=kind,
+        kind=setting.kind,
     )
-    report(f"one anchor, {rule.n_nodes} draws")
+    setting.report(f"one anchor, {rule.n_nodes} draws")
     return rule, mode.converged
 
 
@@ -229,17 +239,11 @@ def _learned(curvature: np.ndarray, prior: NormalPrior) -> float:
 
 
 def _balanced_at_the_mean[A: Anchored](
-    mode: Climb[A],
-    data: Data,
-    prior: NormalPrior,
-    n: int,
-    rng: np.random.Generator,
-    target: Precision,
-    report: Callable[[str], None],
-    executor: Executor | None,
+    setting: _Setting[A], mode: Climb[A], n: int
 ) -> tuple[A, bool]:
     """One anchor at the posterior mean, put right by averages around it; whether it is near."""
-    family, coordinates = mode.rule.family, mode.rule.coordinates
+    family, coordinates, data = setting.family, setting.coordinates, setting.data
+    prior, rng, executor = setting.prior, setting.rng, setting.executor
     n_bends = BENDS_EACH * coordinates.size
     posterior, rule = laplace_mean(mode.rule, data, prior), mode.rule
     for _ in range(MOST_PASSES):
@@ -267,60 +271,44 @@ def _balanced_at_the_mean[A: Anchored](
         walks[0].draw(-(-n_bends // walks[0].n_chains) - kept, every=n_bends)
         rule = combined(
             walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
-            constant=_is_exact(family), kind=type(mode.rule),
+            constant=_is_exact(family), kind=setting.kind,
         )  # fmt: skip
         posterior = laplace_mean(rule, data, prior)
         v = rule.v(coordinates.parameters(posterior.mean))
-        report(f"{len(walks)} anchors, {rule.n_nodes} draws: V = {v:.2g} to the posterior mean")
+        setting.report(f"{len(walks)} anchors, {rule.n_nodes} draws: V = {v:.2g} to the mean")
         if v <= NEAR:
             break
     n_bends = CURVATURE_EACH * coordinates.size
-    averages, error = averages_until(
-        rule, posterior_sets(rule, data, prior, posterior, rng), posterior.precision, data.n_rows,
-        MARGIN_OF_MANY * target.mean, thin=walks[0].thin, start=rule.states, rng=rng,
-        n_bends=n_bends, executor=executor,
-    )  # fmt: skip
+    # Points of the posterior that the first averages lead to are those to average over.
+    for part in (COARSE, 1.0):
+        averages, error = averages_until(
+            rule, posterior_sets(rule, data, prior, posterior, rng), posterior.precision,
+            data.n_rows, part * MARGIN_OF_MANY * setting.target.mean, thin=walks[0].thin,
+            start=rule.states, rng=rng, n_bends=int(n_bends / part), executor=executor,
+        )  # fmt: skip
+        rule = balanced(rule, averages)
+        setting.report(f"{averages.n_draws} draws around the anchor: within {error:.2g} sd")
     # The inverse of a covariance is too large by that much; third cumulants add their noise.
     cubic = 0.5 * _learned(posterior.precision, prior) ** 2 / (data.n_rows * rule.n_nodes)
     found = Precision(error, 0.5 * coordinates.size / averages.n_bends + cubic)
-    report(f"{averages.n_draws} draws around the anchor: within {error:.2g} sd")
-    return replace(balanced(rule, averages), precision=found), v <= V_LIMIT
+    return replace(rule, precision=found), v <= V_LIMIT
 
 
-def _around_the_mode[A: Anchored](
-    family: Family,
-    data: Data,
-    coordinates: Coordinates,
-    prior: NormalPrior,
-    start: np.ndarray,
-    rng: np.random.Generator,
-    chains: np.ndarray | None,
-    target: Precision,
-    report: Callable[[str], None],
-    executor: Executor | None,
-    kind: type[A],
-) -> tuple[A, bool]:
+def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
     """Several anchors for few parameters, with draws until the target is reached."""
+    family, coordinates, chains = setting.family, setting.coordinates, setting.chains
+    rng, executor = setting.rng, setting.executor
     n_sites = 1 if chains is None else int(np.prod(chains.shape[1:]))
     if isinstance(family, OffersSites):
         n_sites = family.n_sites
     n_chains = MOST_CHAINS if chains is None else min(MOST_CHAINS, chains_for(chains))
     pilot = PILOT_ROUNDS * n_chains
-    mode = climb(
-        family,
-        data,
-        coordinates,
-        prior,
-        start,
-        n=pilot,
-        rng=rng,
+    mode = setting.climb(
+        pilot,
         n_moments=pilot,
         tolerance=PILOT_TOLERANCE,
         reach=PILOT_REACH,
-        chains=chains,
         n_chains=n_chains,
-        report=report,
-        kind=kind,
     )
     anchors = coordinates.parameters(axis_points(mode.point, mode.curvature))
     joined = family.joined(anchors, rng) if isinstance(family, OffersJoins) else anchors
@@ -354,12 +342,12 @@ def _around_the_mode[A: Anchored](
             raise Interrupted(told, replace(rule, precision=found, settled=False)) from None
         rule = combined(
             walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
-            constant=_is_exact(family), kind=kind,
+            constant=_is_exact(family), kind=setting.kind,
         )  # fmt: skip
         parts = [split(walk, each, each // 4)[0] for walk in walks]
-        found = posterior_precision(rule, parts, data, prior, mode)
-        excess = found.excess(target)
-        report(f"{len(walks)} anchors, {rule.n_nodes} draws: within {found.mean:.2g} sd")
+        found = posterior_precision(rule, parts, setting.data, setting.prior, mode)
+        excess = found.excess(setting.target)
+        setting.report(f"{len(walks)} anchors, {rule.n_nodes} draws: within {found.mean:.2g} sd")
         steady = all(walk.is_steady for walk in walks)
         if excess <= MARGIN or rounds >= most or not steady:
             break

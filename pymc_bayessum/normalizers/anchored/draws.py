@@ -35,6 +35,10 @@ LONGEST_BURN_IN = 4000
 LONGEST_SPACING = 30
 #: Numbers of statistics up to which each is watched, beside the energy.
 FEW_STATISTICS = 8
+#: Numbers of them up to which their correlations are, in choosing the sweeps between draws:
+MOST_WATCHED = 2000
+#: those of what is always watched, and of each of many others, that may be left.
+FORGOTTEN, EACH_FORGOTTEN = 0.2, 0.5
 #: Draws of each chain from which on that can be told.
 FEWEST_ROUNDS = 8
 #: Standard errors by which early and late draws may differ.
@@ -261,15 +265,28 @@ class Walk:
         self.burn_in, self.settled = 2 * done, calm >= 2
 
     def _space_out(self) -> None:
-        """Find the number of sweeps after which a chain has nearly forgotten where it was."""
-        first = self._summary()
-        first = first - first.mean(axis=0)
+        """Find the number of sweeps after which a chain has nearly forgotten where it was.
+
+        Of many statistics some may be slower than the energy, which most of them make up; but the
+        largest of many correlations is noise as well, and each may keep more of itself.
+        """
+        many = FEW_STATISTICS < self.coordinates.size <= MOST_WATCHED
+
+        def centred() -> list[np.ndarray]:
+            seen = [self._summary()]
+            if many:
+                seen.append(self.coordinates.rows(self.family.statistics(self.states))[0])
+            return [each - each.mean(axis=0) for each in seen]
+
+        first, left = centred(), (FORGOTTEN, EACH_FORGOTTEN)[: 1 + many]
         for self.thin in range(1, LONGEST_SPACING + 1):
             self._advance(1)
-            now = self._summary()
-            now = now - now.mean(axis=0)
-            spread = np.sqrt((first**2).sum(axis=0) * (now**2).sum(axis=0))
-            if ((first * now).sum(axis=0) <= 0.2 * spread).all():
+            kept = [
+                (old * new).sum(axis=0)
+                - share * np.sqrt((old**2).sum(axis=0) * (new**2).sum(axis=0))
+                for old, new, share in zip(first, centred(), left, strict=True)
+            ]
+            if all((each <= 0.0).all() for each in kept):
                 return
 
 

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 from scipy.special import logsumexp, softmax
 
 from pymc_bayessum.normalizers.anchored.draws import (
@@ -43,6 +42,7 @@ from pymc_bayessum.normalizers.anchored.errors import (
 from pymc_bayessum.normalizers.anchored.guards import while_inside
 from pymc_bayessum.normalizers.anchored.mixture import Nodes, pooled, stretched
 from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments, moment_method
+from pymc_bayessum.normalizers.anchored.node_sum import log_sum
 from pymc_bayessum.normalizers.anchored.products import product
 from pymc_bayessum.normalizers.anchored.target import TARGET, TOLERANCE, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent
@@ -53,7 +53,16 @@ from pymc_bayessum.normalizers.family import (
     OffersCoordinates,
 )
 
-__all__ = ["Anchored", "Part", "Slope", "anchored", "combined", "own_coordinates", "split"]
+__all__ = [
+    "MOMENT_DRAWS",
+    "Anchored",
+    "Part",
+    "Slope",
+    "anchored",
+    "combined",
+    "own_coordinates",
+    "split",
+]
 
 #: Share of the chains that is kept out of the rule and tells how good it is.
 HELD_OUT = 0.2
@@ -170,10 +179,10 @@ class Anchored:
             it raises there and says what to do.
         """
         now, step = self._coordinates(xp, theta)
-        terms = product(xp, now, self.nodes.rows.T) + self.nodes.log_weights
-        peak = xp.max(terms, axis=-1, keepdims=True)
-        peak = disconnected_grad(peak) if xp is pt else peak
-        total = xp.log(xp.sum(xp.exp(terms - peak), axis=-1)) + peak[..., 0]
+        if xp is pt:
+            total = log_sum(now, self.nodes.rows, self.nodes.log_weights)
+        else:
+            total = logsumexp(now @ self.nodes.rows.T + self.nodes.log_weights, axis=-1)
         tilt = product(xp, theta, self.coordinates.tilt) + product(xp, step, self.slope.shift)
         level = self.constant.value - float(self.coordinates.tilt @ self.centre)
         return while_inside(xp, total + tilt + level, theta, self.coordinates)
