@@ -2,7 +2,8 @@
 
 Tables: small networks against the list of all graphs; Florentine families against the exchange
 algorithm; simulated networks of growing size; a degenerate model. Run
-``python benchmarks/families.py`` (half an hour) or ``python benchmarks/families.py --quick``.
+``python benchmarks/families.py`` (half an hour) or ``python benchmarks/families.py --quick``;
+``--only`` picks tables by their letters: small, Florentine, growing, degenerate.
 """
 
 import argparse
@@ -113,7 +114,7 @@ def growing(quick):
         )
 
 
-def degenerate():
+def degenerate(quick):
     print("\nEdges + triangles on 34 nodes and 78 ties")
     club = nx.Graph(nx.karate_club_graph().edges)
     with warnings.catch_warnings(record=True) as told:
@@ -125,16 +126,19 @@ def degenerate():
     print(f"verdict: {check['normalizer'].attrs['verdict']}")
 
 
+TABLES = {"S": small_networks, "F": florentine, "G": growing, "D": degenerate}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, within a minute")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only", default="", help="letters of the tables to print, such as SF")
+    arguments = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    small_networks(quick)
-    florentine(quick)
-    growing(quick)
-    degenerate()
+    for letter, table in TABLES.items():
+        if letter in (arguments.only or "SFGD"):
+            table(arguments.quick)
 
 
 if __name__ == "__main__":

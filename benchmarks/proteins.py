@@ -100,7 +100,7 @@ def peer(task: Problem, command: str, seconds: float) -> FittedPotts:
         data.write_text("".join(f">{k}\n{each}\n" for k, each in enumerate(letters)))
         options = ["-d", str(data), "-o", folder, f"--alphabet={ALPHABET[: layout.n_states]}"]
         options += ["--no_reweighting", "--sampler", "gibbs", "--no-progress"]
-        options += ["--checkpoint-interval", "20"]
+        options += ["--checkpoint-interval", "5"]
         with subprocess.Popen([command, "train", *options], stdout=subprocess.DEVNULL) as process:
             try:
                 process.wait(seconds)
