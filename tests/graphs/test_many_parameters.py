@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
+from scipy.special import softmax
 
 from pymc_bayessum import graphs
 from pymc_bayessum.graphs.anchors import AnchoredRule
@@ -12,7 +14,7 @@ from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.samplers import sample_exact
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.normalizers.anchored.averages import gradients
+from pymc_bayessum.normalizers.anchored.averages import Averages, curvature_of, gradients
 from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored
 from pymc_bayessum.normalizers.anchored.laplace import laplace_mean
@@ -25,6 +27,7 @@ ITEMS, ROWS = 12, 500
 LAYOUT = PottsLayout(ITEMS, 2, graphs.complete(ITEMS), "full", "edge", spins=True)
 FAMILY = PottsFamily(LAYOUT)
 COORDINATES = identifiable(LAYOUT)
+STATES = np.array(list(itertools.product([0, 1], repeat=ITEMS)))
 PRIOR = NormalPrior(np.zeros(COORDINATES.size), np.eye(COORDINATES.size))
 
 
@@ -83,6 +86,26 @@ def test_the_posterior_sds_are_right(rule, posterior):
     stretch = 0.5 * np.mean(away * moved(gradients(rule, points), posterior), axis=0)
     assert abs(stretch.mean()) < 0.02
     assert np.abs(stretch).max() < 0.05
+
+
+def test_the_curvature_of_all_points_together_is_the_mean_of_each(rule, posterior):
+    points = posterior[0]
+    found = curvature_of(rule, Averages(points, points, np.eye(COORDINATES.size), 0, 0))
+    each = [rule.mean_and_covariance(point)[1] for point in points]
+    np.testing.assert_allclose(found, np.mean(each, axis=0), atol=1e-12)
+
+
+def test_the_curvature_on_average_is_the_model_s(rule, posterior):
+    """In units of the model's own: noise of draws leaves a few per cent along any direction."""
+    points = posterior[0][:40]
+    found = np.mean([rule.mean_and_covariance(point)[1] for point in points], axis=0)
+    rows = COORDINATES.rows(LAYOUT.statistics(STATES))[0]
+    shares = softmax(points @ rows.T, axis=1)
+    means = shares @ rows
+    exact = (rows.T * shares.mean(axis=0)) @ rows - means.T @ means / len(points)
+    ratio = eigh(found, exact, eigvals_only=True)
+    assert np.sqrt(np.mean((ratio - 1.0) ** 2)) < 0.06
+    assert 0.8 < ratio[0] < ratio[-1] < 1.2
 
 
 def test_report_and_error_agree(rule):

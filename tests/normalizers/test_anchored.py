@@ -131,6 +131,37 @@ def test_chains_of_any_family_are_watched():
     assert (np.abs(found.mean - exact) < 5.0 * error).all()
 
 
+class OneSlowBit:
+    """Twelve bits of which the first turns over in one sweep of ten, and the others in each."""
+
+    def statistics(self, states):
+        return states.astype(float)
+
+    def sample(self, theta, n, rng, start=None):
+        return rng.random((n, 12)) < 0.5
+
+    def chain(self, theta):
+        return self
+
+    name = "slow"
+
+    def start(self, n, rng):
+        return self.sample(None, n, rng)
+
+    def advance(self, states, sweeps, rng):
+        new = self.sample(None, len(states), rng)
+        new[:, 0] = np.where(rng.random(len(states)) < 1.0 - 0.9**sweeps, new[:, 0], states[:, 0])
+        return new
+
+
+def test_draws_are_spaced_by_the_slowest_of_many_statistics():
+    walk = Walk(OneSlowBit(), np.eye(12)[1], plain(12), np.random.default_rng(0), n_chains=500)
+    walk.draw(20)
+    # Its correlation falls to one half in seven sweeps; the energy's is zero after one.
+    assert 5 <= walk.thin <= 9
+    assert walk.is_steady
+
+
 def test_offers_are_taken():
     family = GenerousDie()
     rule = anchored(family, THETA, n=100, rng=np.random.default_rng(1))
