@@ -58,6 +58,7 @@ def judge_draws(
         weighted = Moved(check.attrs["moved_mean"], check.attrs["moved_sd"], 0.0)
         if max(weighted) + 2.0 * shift / np.sqrt(n_draws) <= HARMLESS_SHIFT:
             return "good", _unmoved(weighted)
+    moved = None
     if not harmless or noise > HARMLESS_SHIFT:
         moved = marginals()
         if moved is not None:
@@ -82,9 +83,14 @@ def judge_draws(
             f"the weights leave only {ess:.1f} effective draws of {n_draws}; a correction "
             f"needs {MINIMUM_ESS}"
         )
-    return "corrected", (
-        f"posterior means may be off by up to {shift:.2g} of their sd; the weights correct that "
-        f"and leave {ess:.0f} effective draws of {n_draws}"
+    # The bound holds for any function of the parameters; where their own moves are known, these.
+    largest_shift = shift if moved is None else moved.shift
+    off = f"posterior means may be off by up to {largest_shift:.2g} of their sd"
+    if moved is not None:
+        off += f", sds by {moved.stretch:.2g} of themselves"
+    return (
+        "corrected",
+        f"{off}; the weights correct that and leave {ess:.0f} effective draws of {n_draws}",
     )
 
 
