@@ -82,7 +82,7 @@ class NodeSum(JAXOp):
         """Take coordinates, rows and weights."""
         point, rows, weights = (pt.as_tensor_variable(value) for value in inputs)
         point = pt.cast(point, "float64")
-        return Apply(self, [point, rows, weights], [pt.dscalar(), pt.dvector()])
+        return Apply(self, [point, rows, weights], [pt.dscalar(), point.type()])
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Run the pass."""
