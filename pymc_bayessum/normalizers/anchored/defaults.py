@@ -71,9 +71,9 @@ MOST_NODES = 20_000
 MANY_PARAMETERS = 64
 #: Draws in the rule, with more than a few, for each of them at least;
 NODES_EACH = 10
-#: and numbers in it, at least: a millisecond for a value with gradient.
+#: and numbers in it, at least: a third of a millisecond for a value with gradient.
 LEAST_NUMBERS = 1_200_000
-#: at most, several milliseconds;
+#: at most, a millisecond;
 MOST_NUMBERS = 4_000_000
 #: and between them as many as leave this error, squared, in the slope at points of the posterior;
 CUBIC_NOISE = 2.0
