@@ -10,12 +10,14 @@ import pytensor
 from pymc.dims.distributions.core import DimDistribution
 from pytensor.graph.basic import Variable
 from pytensor.xtensor.random import as_xrv
+from pytensor.xtensor.vectorization import XRV
 from xarray import DataArray
 
 from pymc_bayessum.counts.cmp import CMPRV, CMPBasedRV, check_constants, cmp_arguments
 from pymc_bayessum.counts.inflated import HurdleCMPRV, ZeroInflatedCMPRV
 from pymc_bayessum.counts.observed import as_counts, check_coords
 from pymc_bayessum.counts.parametrization import Parametrization
+from pymc_bayessum.normalizers.predicted import predicted
 from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["CMP", "HurdleCMP", "ZeroInflatedCMP"]
@@ -178,3 +180,15 @@ class HurdleCMP(CMPWithZeros):
     """
 
     rv_type = HurdleCMPRV
+
+
+@predicted.register(XRV)
+def _named_predicted(op, *inputs):
+    """Ask the Op without names, with parameters whose dimensions are in the variable's order."""
+    rng, parameters = inputs[0], inputs[1 + len(op.extra_dims) :]
+    dims = op.make_node(*inputs).outputs[1].type.dims
+    in_order = [
+        each.values.dimshuffle([each.dims.index(d) if d in each.dims else "x" for d in dims])
+        for each in parameters
+    ]
+    return predicted(op.core_op, rng, None, *in_order)

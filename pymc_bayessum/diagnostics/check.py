@@ -40,9 +40,11 @@ from pymc_bayessum.diagnostics.fit import misfit
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 from pymc_bayessum.diagnostics.laplace import Laplace
 from pymc_bayessum.diagnostics.marginals import (
+    GRIDS,
     MOST_PARAMETERS,
     Moved,
     moved_marginals,
+    summed_marginals,
     weighted_marginals,
 )
 from pymc_bayessum.diagnostics.space import Space
@@ -211,18 +213,21 @@ def _flat(draw: list[np.ndarray]) -> np.ndarray:
 def _moved(
     model: pm.Model, posterior: xr.Dataset, evaluator: Evaluator, check: xr.Dataset
 ) -> Moved | None:
-    """Return how far the marginals have moved, if they are many but not too many.
+    """Return how far the marginals have moved, if they are one, two, or many but not too many.
 
     Of all draws: few have a covariance too noisy to tell directions by.
     """
     error = check["log_likelihood_error"].values
-    if not np.isfinite(error).all() or np.ptp(error) > WILD:
+    if not np.isfinite(error).all():
         return None
     points = [
         dict(zip(evaluator.names, draw, strict=True)) for draw in evaluator.as_draws(posterior)
     ]
     space = Space(model, points[0])
-    if not FEWEST_PARAMETERS <= len(space.start) <= MOST_PARAMETERS or space.fixed:
+    size = len(space.start)
+    # A grid costs no more than the draws that were looked at.
+    on_a_grid = size in GRIDS and len(GRIDS[size]) ** size <= error.size
+    if space.fixed or not (on_a_grid or FEWEST_PARAMETERS <= size <= MOST_PARAMETERS):
         return None
     times = check["times"].values
 
@@ -232,7 +237,16 @@ def _moved(
             sum(n * s.reference_noise for n, s in zip(times, seen, strict=True))
         )
 
-    return moved_marginals(np.array([space.vector(point) for point in points]), change)
+    draws = np.array([space.vector(point) for point in points])
+    if on_a_grid:
+        log_density = model.compile_logp(mode=PLAIN)
+        return summed_marginals(
+            draws,
+            lambda vector: float(log_density(space.value_vars(vector))),
+            lambda vector: _flat(list(space.point(vector).values())),
+            change,
+        )
+    return None if np.ptp(error) > WILD else moved_marginals(draws, change)
 
 
 def _as_dataset(

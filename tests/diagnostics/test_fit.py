@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pymc.dims as pmd
 import pytest
 import xarray as xr
 from pymc.exceptions import ImputationWarning
@@ -10,6 +11,7 @@ from scipy.special import gammaln
 
 import pymc_bayessum as pbs
 from pymc_bayessum.diagnostics.fit import misfit
+from pymc_bayessum.dims import CMP
 from pymc_bayessum.normalizers.predicted import predicted
 
 PLAIN = {"mode": Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")}
@@ -53,6 +55,20 @@ def test_more_spread_than_a_geometric(spread):
     report = attrs["report"].splitlines()
     assert sum(LINE in line for line in report) == 1
     assert report[-1] == "  GOOD speaks of log Z, not of fit"
+
+
+def test_named_dimensions(spread):
+    """Of a mean that has them in another order than the data."""
+    table = spread.reshape(3, 100)
+    with pm.Model(coords={"place": range(3), "day": range(100)}) as model:
+        mu, nu = pmd.Gamma("mu", alpha=2, beta=1), pmd.LogNormal("nu", mu=0, sigma=1)
+        by_day = pmd.Data("by_day", np.ones((100, 3)), dims=("day", "place"))
+        counts = pmd.Data("counts", table, dims=("place", "day"))
+        CMP("y", mu=mu * by_day, nu=nu, observed=counts)
+    posterior = posterior_around(mu=spread.mean(), nu=0.004)
+    said = misfit(model, posterior, PLAIN)
+    assert said == misfit(model_of(spread), posterior, PLAIN)
+    assert LINE in said
 
 
 def test_missing_observations_are_left_out(spread):
