@@ -134,6 +134,18 @@ def _gibbs_by_table(low, high, states, seeds, sites, weights):
             x[i] = _draw(weights, _uniform(seeds[chain]))
 
 
+@njit(nogil=True, error_model="numpy", inline="always")
+def _root(parent, i):
+    """Follow parents to the first, and shorten the way for those who come after."""
+    up = parent[i]
+    while up != i:
+        above = parent[up]
+        parent[i] = above
+        i = above
+        up = parent[i]
+    return i
+
+
 @_compiled
 def _swendsen_wang(x, seed, clusters, parent, pooled, weights):
     """Bond and redraw one chain; the root of a cluster is its first site."""
@@ -143,35 +155,37 @@ def _swendsen_wang(x, seed, clusters, parent, pooled, weights):
     for i in range(n_sites):
         parent[i] = i
     for e in range(len(edges)):
-        i, j = edges[e, 0], edges[e, 1]
+        # Unsigned: nothing to wrap around.
+        i, j = np.uint32(edges[e, 0]), np.uint32(edges[e, 1])
         if x[i] == x[j] and _uniform(seed) < bonds[e]:
-            while parent[i] != i:
-                parent[i] = parent[parent[i]]
-                i = parent[i]
-            while parent[j] != j:
-                parent[j] = parent[parent[j]]
-                j = parent[j]
+            i, j = _root(parent, i), _root(parent, j)
             parent[max(i, j)] = min(i, j)
     # Parents come before their children, so one pass finds all roots.
-    pooled[:] = 0.0
     for i in range(n_sites):
         parent[i] = parent[parent[i]]
-        if alike:
-            pooled[parent[i], 0] += 1.0
-        else:
-            for a in range(n_states):
-                pooled[parent[i], a] += fields[i, a]
+    even = alike and (fields == fields[0, 0]).all()
+    if even:
+        weights[:] = 1.0
+    else:
+        pooled[:] = 0.0
+        for i in range(n_sites):
+            if alike:
+                pooled[parent[i], 0] += 1.0
+            else:
+                for a in range(n_states):
+                    pooled[parent[i], a] += fields[i, a]
     for i in range(n_sites):
         root = parent[i]
         if root < i:
             x[i] = x[root]
             continue
-        top = -np.inf
-        for a in range(n_states):
-            weights[a] = pooled[i, 0] * fields[0, a] if alike else pooled[i, a]
-            top = max(top, weights[a])
-        for a in range(n_states):
-            weights[a] = np.exp(weights[a] - top)
+        if not even:
+            top = -np.inf
+            for a in range(n_states):
+                weights[a] = pooled[i, 0] * fields[0, a] if alike else pooled[i, a]
+                top = max(top, weights[a])
+            for a in range(n_states):
+                weights[a] = np.exp(weights[a] - top)
         x[i] = _draw(weights, _uniform(seed))
 
 
@@ -182,7 +196,7 @@ def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster, by_site
     n_sites = states.shape[1]
     weights = np.empty(n_states)
     counts = np.zeros(n_states, np.int64)
-    parent = np.empty(n_sites if by_cluster else 0, np.int32)
+    parent = np.empty(n_sites if by_cluster else 0, np.uint32)
     width = 1 if clusters.fields.shape[0] == 1 else n_states
     pooled = np.empty((n_sites if by_cluster else 0, width))
     if by_site and len(sites.powers) == 0:
