@@ -79,7 +79,7 @@ def conditionals(
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _accumulate_blocks(
     states, group, fields, couplings, factors, edges, start, site, table, logs, sites, pairs
 ):
@@ -89,42 +89,41 @@ def _accumulate_blocks(
     single = np.empty((n_sites, n_states))
     first = np.empty(n_states)
     second = np.empty(n_states)
-    joint = np.empty(n_states * n_states)
+    joint = np.empty((n_states, n_states))
+    inverse = 1.0 / factors
     for row in range(len(states)):
-        g = group[row]
-        state = states[row]
+        state, site_sums, pair_sums = states[row], sites[group[row]], pairs[group[row]]
         local_fields(state, fields, start, site, table, local)
-        for i in range(n_sites):
-            softmax(local[i], single[i])
-            for a in range(n_states):
-                sites[g, i, a] += single[i, a]
-        for e in range(len(edges)):
-            i, j = edges[e, 0], edges[e, 1]
-            at_i, at_j = state[i], state[j]
+        for place in range(n_sites):
+            softmax(local[place], single[place])
+        site_sums += single
+        for e in range(np.uint64(len(edges))):
+            # Unsigned: nothing to wrap around.
+            i, j = np.uint64(edges[e, 0]), np.uint64(edges[e, 1])
+            at_i, at_j = np.uint64(state[i]), np.uint64(state[j])
             # The conditionals hold the coupling of this edge to the current other end: take it off.
+            total = 0.0
             if logs:
                 for a in range(n_states):
                     first[a] = local[i, a] - couplings[e, a, at_j]
                     second[a] = local[j, a] - couplings[e, at_i, a]
                 for a in range(n_states):
                     for b in range(n_states):
-                        joint[a * n_states + b] = first[a] + second[b] + couplings[e, a, b]
-                softmax(joint, joint)
+                        joint[a, b] = first[a] + second[b] + couplings[e, a, b]
+                joint[:] = np.exp(joint - joint.max())
+                total = joint.sum()
             else:
-                total = 0.0
                 for a in range(n_states):
-                    first[a] = single[i, a] / factors[e, a, at_j]
-                    second[a] = single[j, a] / factors[e, at_i, a]
+                    first[a] = single[i, a] * inverse[e, a, at_j]
+                    second[a] = single[j, a] * inverse[e, at_i, a]
                 for a in range(n_states):
                     for b in range(n_states):
-                        value = first[a] * second[b] * factors[e, a, b]
-                        joint[a * n_states + b] = value
-                        total += value
-                for k in range(n_states * n_states):
-                    joint[k] /= total
+                        joint[a, b] = first[a] * second[b] * factors[e, a, b]
+                        total += joint[a, b]
+            share = 1.0 / total
             for a in range(n_states):
                 for b in range(n_states):
-                    pairs[g, e, a, b] += joint[a * n_states + b]
+                    pair_sums[e, a, b] += share * joint[a, b]
 
 
 def block_moments(

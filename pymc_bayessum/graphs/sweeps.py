@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
+_inline = njit(nogil=True, error_model="numpy", inline="always")
 
 
 class Sites(NamedTuple):
@@ -62,7 +63,7 @@ class Clusters(NamedTuple):
     fields: np.ndarray
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@_inline
 def _uniform(seed):
     """Next number of a stream in [0, 1)."""
     result = seed[0] + seed[3]
@@ -94,47 +95,93 @@ def _draw(weights, uniform):
 @_compiled
 def _gibbs_counting(x, seed, sites, weights, counts):
     """Sweep one chain where all couplings are one number: count the neighbours that agree."""
-    n_states = sites.own.shape[1]
-    alike = sites.own.shape[0] == 1
-    for i in range(len(x)):
-        row = 0 if alike else i
-        counts[:] = 0
-        for k in range(sites.start[i], sites.start[i + 1]):
-            counts[x[sites.site[k]]] += 1
+    start, site, own, powers, _, _ = sites
+    n_states = np.uint64(own.shape[1])
+    alike = own.shape[0] == 1
+    # Up to eight counts of at most 255 are the bytes of one number, which needs no memory.
+    packs = n_states <= 8 and len(powers) <= 256
+    for i in range(np.uint64(len(x))):
+        row = np.uint64(0) if alike else i
+        first, last = np.uint64(start[i]), np.uint64(start[i + np.uint64(1)])
+        packed, total = np.uint64(0), 0.0
+        if packs:
+            for k in range(first, last):
+                packed += np.uint64(1) << (np.uint64(x[np.uint64(site[k])]) << np.uint64(3))
+        else:
+            counts[:] = 0
+            for k in range(first, last):
+                counts[x[site[k]]] += 1
         for a in range(n_states):
-            weights[a] = sites.own[row, a] * sites.powers[counts[a]]
-        x[i] = _draw(weights, _uniform(seed))
+            if packs:
+                count = packed >> (a << np.uint64(3)) & np.uint64(255)
+            else:
+                count = np.uint64(counts[a])
+            total += own[row, a] * powers[count]
+            weights[a] = total
+        left = _uniform(seed) * total
+        state = 0
+        for a in range(n_states - np.uint64(1)):
+            state += left >= weights[a]
+        x[i] = state
+
+
+@_inline
+def _multiply(x, row, first, last, own, site, pairs, weights):
+    """Multiply the factors of each state of a site, those of its neighbours in turn.
+
+    A few states at a time, so that their products stay in registers.
+    """
+    top = np.uint64(len(weights) - 1)
+    a = np.uint64(0)
+    if top == 1:
+        weight, other = own[row, 0], own[row, 1]
+        for k in range(first, last):
+            state = np.uint64(x[np.uint64(site[k])])
+            weight *= pairs[k, state, np.uint64(0)]
+            other *= pairs[k, state, np.uint64(1)]
+        weights[0], weights[1] = weight, other
+        a = np.uint64(2)
+    while a <= top:
+        b, c = min(a + np.uint64(1), top), min(a + np.uint64(2), top)
+        d = min(a + np.uint64(3), top)
+        at_a, at_b, at_c, at_d = own[row, a], own[row, b], own[row, c], own[row, d]
+        for k in range(first, last):
+            state = np.uint64(x[np.uint64(site[k])])
+            at_a *= pairs[k, state, a]
+            at_b *= pairs[k, state, b]
+            at_c *= pairs[k, state, c]
+            at_d *= pairs[k, state, d]
+        weights[a], weights[b], weights[c], weights[d] = at_a, at_b, at_c, at_d
+        a += np.uint64(4)
+
+
+@_compiled
+def _add_logarithms(x, row, first, last, sites, weights):
+    """Add logarithms where factors would leave the range of a double."""
+    weights[:] = sites.own[row]
+    for k in range(first, last):
+        weights += sites.pairs[k, np.uint64(x[np.uint64(sites.site[k])])]
+    weights[:] = np.exp(weights - weights.max())
 
 
 @_compiled
 def _gibbs_by_table(low, high, states, seeds, sites, weights):
     """Sweep the chains ``low .. high - 1``, site by site: the tables of one stay in the cache."""
-    n_states = sites.own.shape[1]
-    alike = sites.own.shape[0] == 1
+    start, site, own, _, pairs, logs = sites
+    alike = own.shape[0] == 1
     for i in range(states.shape[1]):
-        row = 0 if alike else i
-        first, last = sites.start[i], sites.start[i + 1]
+        # Unsigned numbers wrap around nowhere: to see to that would cost more than the products.
+        row = np.uint64(0 if alike else i)
+        first, last = np.uint64(start[i]), np.uint64(start[i + 1])
         for chain in range(low, high):
-            x = states[chain]
-            for a in range(n_states):
-                weights[a] = sites.own[row, a]
-            for k in range(first, last):
-                # Unsigned: nothing to wrap around, which would cost more than the sum.
-                table = sites.pairs[k, np.uint64(x[sites.site[k]])]
-                if sites.logs:
-                    for a in range(n_states):
-                        weights[a] += table[a]
-                else:
-                    for a in range(n_states):
-                        weights[a] *= table[a]
-            if sites.logs:
-                top = weights.max()
-                for a in range(n_states):
-                    weights[a] = np.exp(weights[a] - top)
-            x[i] = _draw(weights, _uniform(seeds[chain]))
+            if logs:
+                _add_logarithms(states[chain], row, first, last, sites, weights)
+            else:
+                _multiply(states[chain], row, first, last, own, site, pairs, weights)
+            states[chain, i] = _draw(weights, _uniform(seeds[chain]))
 
 
-@njit(nogil=True, error_model="numpy", inline="always")
+@_inline
 def _root(parent, i):
     """Follow parents to the first, and shorten the way for those who come after."""
     up = parent[i]
@@ -156,10 +203,10 @@ def _swendsen_wang(x, seed, clusters, parent, pooled, weights):
         parent[i] = i
     for e in range(len(edges)):
         # Unsigned: nothing to wrap around.
-        i, j = np.uint32(edges[e, 0]), np.uint32(edges[e, 1])
-        if x[i] == x[j] and _uniform(seed) < bonds[e]:
-            i, j = _root(parent, i), _root(parent, j)
-            parent[max(i, j)] = min(i, j)
+        one, other = np.uint32(edges[e, 0]), np.uint32(edges[e, 1])
+        if x[one] == x[other] and _uniform(seed) < bonds[e]:
+            one, other = _root(parent, one), _root(parent, other)
+            parent[max(one, other)] = min(one, other)
     # Parents come before their children, so one pass finds all roots.
     for i in range(n_sites):
         parent[i] = parent[parent[i]]

@@ -11,6 +11,7 @@ subspace :math:`a + B c`. Both kinds of reduction are a :class:`Coordinates`.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,19 @@ class Coordinates:
 
     def rows(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Reduced statistics (N, r), and the part of the energy that no parameter changes (N,)."""
-        return statistics @ self.select.T, statistics @ self.row_origin
+        kept = self._kept
+        rows = statistics @ self.select.T if kept is None else np.take(statistics, kept, axis=1)
+        return rows, statistics @ self.row_origin
+
+    @cached_property
+    def _kept(self) -> np.ndarray | None:
+        """Places of the statistics that are kept as they are, where no others are."""
+        if sparse.issparse(self.select):
+            return None
+        kept = self.select.argmax(axis=1) if self.size else np.zeros(0, dtype=np.int64)
+        alone = np.zeros_like(self.select)
+        alone[np.arange(self.size), kept] = 1.0
+        return kept if np.array_equal(self.select, alone) else None
 
 
 def plain(n_parameters: int, long: bool = False) -> Coordinates:
