@@ -14,6 +14,8 @@ from pymc_bayessum.graphs.curves import CurveRule, FixedNormalizer, curve_rule
 from pymc_bayessum.graphs.elimination import elimination_plan
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored.anchorage import resolved
+from pymc_bayessum.normalizers.anchored.curve import curve_between
+from pymc_bayessum.normalizers.coordinates import plain
 
 SIDE = 20
 
@@ -144,3 +146,30 @@ def test_a_transition_that_chains_do_not_cross_is_told():
     # Thirty states: a first-order transition at log(1 + sqrt(30)) = 1.87.
     with pytest.warns(UserWarning, match="chains do not settle everywhere between 1.8 and 1.95"):
         curve_rule((1.8, 1.95), torus_edges(20), n_states=30, progressbar=False)
+
+
+class Blocks:
+    """A hundred blocks of sixty sites, each all on or all off: a steep rise at 7/16."""
+
+    def statistics(self, states):
+        return 60.0 * states.sum(axis=1, keepdims=True)
+
+    def sample(self, theta, n, rng, start=None):
+        return rng.random((n, 100)) < 1.0 / (1.0 + np.exp(-60.0 * (theta[0] - 0.4375)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rise_half_way_between_two_knots_is_seen(seed):
+    """There the mean is what both sides foretell; its slope, the variance, is not."""
+    found = curve_between(
+        Blocks(), plain(1), 0.0, 1.0, start=np.zeros((1, 100), dtype=bool),
+        rng=np.random.default_rng(seed), progressbar=False,
+    )  # fmt: skip
+    at = np.linspace(0.38, 0.495, 47)
+    share = 1.0 / (1.0 + np.exp(-60.0 * (at - 0.4375)))
+    values = [found.log_z_at(np, at[:, None] + step) for step in (-1e-5, 1e-5)]
+    error = (np.subtract(*values[::-1]) / 2e-5 - 6000.0 * share) / (
+        600.0 * np.sqrt(share - share**2)
+    )
+    assert np.sqrt(np.mean(error**2)) < 0.15
+    assert np.abs(error).max() < 0.5

@@ -33,14 +33,18 @@ __all__ = ["Curve", "Knot", "curve_between"]
 
 #: Chains at each knot, and draws of each.
 CHAINS = 20
-ROUNDS = 10
+ROUNDS = 20
 #: Times that chains which do not agree yet are given to do so.
 PATIENCE = 4
 #: Knots on either side before any is set between others.
 FIRST_KNOTS = 8
 #: Sds of the statistic by which a mean half-way may miss the interpolation: with the knot that
 #: was set to find out, what is left is an eighth of it or less.
-MISS = 0.3
+MISS = 0.15
+#: Part of a wrong slope at a knot, times the distance to the next, by which means between are off.
+SLOPE_COUNTS = 4.0 / 27.0
+#: Ratio of variances at two knots from which on one is set between them in any case.
+UNEVEN = 1.5
 #: Sds of the statistic between knots below which none is set between.
 CLOSEST = 1.0
 #: Knots after which refinement is given up.
@@ -282,6 +286,12 @@ def _knot(
     )
 
 
+def _uneven(left: Knot, right: Knot) -> bool:
+    """Whether the slope of the mean changes so much that a knot between may fit by chance."""
+    smaller, larger = sorted([left.variance, right.variance])
+    return larger > UNEVEN * smaller
+
+
 def _outwards(knot: Callable[[float, np.ndarray], Knot], first: Knot, end: float) -> list[Knot]:
     """Knots from the first to an end, each started from the one before; up to where they settle."""
     found = [first]
@@ -302,12 +312,14 @@ def _refined(knot: Callable[[float, np.ndarray], Knot], knots: list[Knot]) -> li
         if (right.at - left.at) * sd < CLOSEST:
             continue
         at = 0.5 * (left.at + right.at)
-        expected = float(interpolated(knots)(at))
+        means = interpolated(knots)
         # From both sides: a transition at which chains stay what they were shows as two opinions.
         both = np.stack([left.states, right.states], axis=1).reshape(-1, *left.states.shape[1:])
         new = knot(at, both)
         knots = sorted([*knots, new], key=lambda k: k.at)
         allowed = max(MISS * np.sqrt(new.variance), 3.0 * new.error)
-        if abs(new.mean - expected) > allowed:
-            open_ += [(new, right), (left, new)]
+        # The variance is the slope of the mean: at a transition halfway the mean alone would fit.
+        bend = SLOPE_COUNTS * (at - left.at) * abs(new.variance - float(means(at, 1)))
+        missed = max(abs(new.mean - float(means(at))), bend) > allowed
+        open_ += [pair for pair in ((new, right), (left, new)) if missed or _uneven(*pair)]
     return knots
