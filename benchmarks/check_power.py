@@ -339,7 +339,7 @@ def catalogue() -> dict[str, Callable[[], Fit]]:
     """Return all cases by name; each is built from its own seed."""
     cases: dict[str, Callable[[], Fit]] = {}
     for kind in (poisson_based, geometric_based, cut_short, two_humps):
-        for seed in range(40):
+        for seed in range(60):
             cases[f"{kind.__name__} {seed}"] = partial(kind, seed)
     for away in (0.0, 0.5, 1.0, 2.0, -2.0, 5.0, -5.0, 10.0):
         for side, coupling, n in (
