@@ -27,6 +27,8 @@ GOOD_KHAT = 0.5
 EQUAL_WEIGHTS = 2.0
 #: So many effective draws leave a corrected mean within .07 of its sd, and its sd within 5%.
 MINIMUM_ESS = 200
+#: Weights that move a mean by more than this many sds rest on draws of the tail: twice as many.
+FAR = 1.0
 UNTRUSTED = "not to be trusted"
 
 
@@ -78,10 +80,11 @@ def judge_draws(
         )
     if harmless:
         return "good", f"no posterior mean moves by more than {max(shift, 1e-3):.2g} of its sd"
-    if ess < MINIMUM_ESS:
+    needed = MINIMUM_ESS * (2 if check.attrs["moved_mean"] > FAR else 1)
+    if ess < needed:
         return UNTRUSTED, (
             f"the weights leave only {ess:.1f} effective draws of {n_draws}; a correction "
-            f"needs {MINIMUM_ESS}"
+            f"needs {needed}"
         )
     # The bound holds for any function of the parameters; where their own moves are known, these.
     largest_shift = shift if moved is None else moved.shift
