@@ -144,3 +144,11 @@ ax.axvline(true_J, color="C1", label="of the hidden image")
 ax.set(xlabel="J", yticks=[])
 ax.legend()
 plt.show()
+
+# %% [markdown]
+# ## Was the constant right?
+# The curve of log Z was made before anything was known of $J$. Now that the posterior is there, it is
+# held against chains around it.
+
+# %%
+print(pbs.check_normalizer(idata, model, random_seed=1, progressbar=False))
