@@ -147,8 +147,8 @@ plt.show()
 
 # %% [markdown]
 # ## Was the constant right?
-# The curve of log Z was made before anything was known of $J$. Now that the posterior is there, it is
-# held against chains around it.
+# The curve of log Z was made before anything was known of $J$. Now that the posterior is there, it
+# is held against chains around it.
 
 # %%
 print(pbs.check_normalizer(idata, model, random_seed=1, progressbar=False))
