@@ -80,8 +80,7 @@ def weighted_marginals(draws: np.ndarray, weights: np.ndarray) -> Moved:
     varied = sds > 0.0
     if not varied.any():
         return Moved(0.0, 0.0, 0.0)
-    mean = weights @ draws
-    sd = np.sqrt(weights @ (draws - mean) ** 2)
+    mean, sd = _moments(weights, draws)
     shift = np.abs(mean - draws.mean(axis=0))[varied] / sds[varied]
     stretch = np.abs(sd[varied] / sds[varied] - 1.0)
     return Moved(float(shift.max()), float(stretch.max()), 0.0)
@@ -149,6 +148,7 @@ def summed_marginals(
 
 
 def _moments(mass: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd of each column of values that have masses."""
     mean = mass @ values
     return mean, np.sqrt(mass @ (values - mean) ** 2)
 
