@@ -19,8 +19,10 @@ from pymc_bayessum.normalizers.protocol import Asked, ReferenceValue
 
 __all__ = ["AnchoredReference", "AveragedReference"]
 
-#: States drawn around the posterior for each of two independent halves of a reference.
+#: States drawn around the posterior for each of two independent halves of a reference, and the
+#: most where they leave a larger error than they may, for there are many rows.
 ANCHORED_NODES = 8_000
+MOST_NODES = 32_000
 #: Fewer of them where states are large, so that together they hold so many sites; but not fewer.
 ALL_SITES = 30_000_000
 FEWEST_NODES = 1000
@@ -33,8 +35,8 @@ UNJOINED = (
 MOST_AXES = 4
 #: V of the estimate at the posterior mean beyond which draws there tell of the estimate alone.
 HOPELESS = 50.0
-#: Error of posterior means, in sds, that draws may leave where parameters are many.
-AVERAGED_ERROR = 0.011
+#: Error of posterior means, in sds, that draws may leave.
+ERROR = 0.011
 #: Draws for each parameter at the posterior mean, to know directions by.
 BENDS_EACH = 50
 
@@ -50,25 +52,34 @@ class AnchoredReference:
 
     def __init__(self, rule: Any, asked: Asked):
         thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
-        anchors = _anchors(thetas.reshape(-1, thetas.shape[-1]))
+        thetas = thetas.reshape(-1, thetas.shape[-1])
+        anchors = _anchors(thetas)
         offers = isinstance(rule.family, OffersJoins)
         joined = rule.family.joined(anchors, asked.rng) if offers else anchors
         anchors = anchors if joined is None else joined
-        size = int(np.prod(rule.states.shape[1:]))
-        n = int(np.clip(ALL_SITES // size, FEWEST_NODES, ANCHORED_NODES))
+
+        def halves(n: int) -> list[Anchored]:
+            return [
+                anchored(
+                    rule.family,
+                    anchors,
+                    n=n,
+                    n_moments=n,
+                    rng=asked.rng,
+                    constant=False,
+                    start=rule.states,
+                )
+                for _ in range(2)
+            ]
+
+        affordable = ALL_SITES // int(np.prod(rule.states.shape[1:]))
+        n = int(np.clip(affordable, FEWEST_NODES, ANCHORED_NODES))
+        self.halves = halves(n)
+        needed = n * (_error(self.halves[0], thetas) / ERROR) ** 2
+        if n < min(needed, affordable):
+            n = int(min(needed, affordable, MOST_NODES))
+            self.halves = halves(n)
         self.description = f"{2 * n} states drawn around the posterior mean, where both agree"
-        self.halves: list[Anchored] = [
-            anchored(
-                rule.family,
-                anchors,
-                n=n,
-                n_moments=n,
-                rng=asked.rng,
-                constant=False,
-                start=rule.states,
-            )
-            for _ in range(2)
-        ]
         self.doubt = UNJOINED if joined is None else _doubt(rule.v(anchors[0]))
         level = rule.log_z_at(np, anchors[0])
         self.levels = [float(level - half.log_z_at(np, anchors[0])) for half in self.halves]
@@ -130,7 +141,7 @@ class AveragedReference:
         # A posterior that the data alone have made would have this V with so many rows.
         rows = coordinates.size / v
         self.averages, _ = averages_until(
-            rule, _sets(points, asked.rng), rows * bend, rows, AVERAGED_ERROR,
+            rule, _sets(points, asked.rng), rows * bend, rows, ERROR,
             thin=walk.thin, start=walk.states, rng=asked.rng,
             n_bends=CURVATURE_EACH * coordinates.size,
         )  # fmt: skip
@@ -149,6 +160,15 @@ class AveragedReference:
         return ReferenceValue(
             np.asarray(value), sd=abs(noise) if self.settled else np.inf, noise=noise
         )
+
+
+def _error(half: Anchored, thetas: np.ndarray) -> float:
+    """Return the error of a posterior mean, in sds, that two such halves leave."""
+    away = half.coordinates.of(thetas) - half.coordinates.of(half.centre)
+    v = np.mean(np.sum(away @ half.held_out.covariances[0] * away, axis=1))
+    # A posterior that the data alone have made would have this V with so many rows.
+    rows = np.linalg.matrix_rank(away) / max(float(v), 1e-12)
+    return rows * float(np.sqrt(np.mean(half.change_variance(np, thetas)) / 2.0))
 
 
 def _sets(points: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
