@@ -262,6 +262,7 @@ function(np.zeros(4))
 print(time.process_time() - begin)
 """
 _BY_COLUMN, _BY_MATRIX = "pt.exp(beta[0] + beta[1] * x[:, 0])", "pt.exp(x @ beta)"
+_BY_SUM = "pt.exp((x * beta).sum(axis=-1))"
 # Not all alike: PyTensor would fold equal counts, and compile scalars alone for pm.Poisson.
 _COUNTS = "observed=counts)"
 COMPILED = {
@@ -272,6 +273,8 @@ COMPILED = {
     "CMP mean, nu by row": f"pbs.CMP('y', mu={_BY_COLUMN}, nu=nu * np.exp(x[:, 0]), {_COUNTS}",
     "pm.Poisson, design @ beta": f"pm.Poisson('y', {_BY_MATRIX} * nu, {_COUNTS}",
     "CMP mean, design @ beta": f"pbs.CMP('y', mu={_BY_MATRIX}, nu=nu, {_COUNTS}",
+    "pm.Poisson, (design * beta).sum": f"pm.Poisson('y', {_BY_SUM} * nu, {_COUNTS}",
+    "CMP mean, (design * beta).sum": f"pbs.CMP('y', mu={_BY_SUM}, nu=nu, {_COUNTS}",
 }
 
 

@@ -113,14 +113,14 @@ def build_model(
         if len(design.columns):
             x = design.to_numpy()
             slope = pm.Normal("slope", 0, 2.5 / x.std(axis=0), dims="covariate")
-            log_mu = log_mu + (x - x.mean(axis=0)) @ slope
-            pm.Deterministic("intercept", centre - x.mean(axis=0) @ slope)
+            log_mu = log_mu + _linear(x - x.mean(axis=0), slope)
+            pm.Deterministic("intercept", centre - _linear(x.mean(axis=0), slope))
         if len(nu_design.columns):
             z = nu_design.to_numpy()
             nu_centre = pm.Normal("nu_centre", 0, 1.5)
             nu_slope = pm.Normal("nu_slope", 0, 1.5 / z.std(axis=0), dims="nu_covariate")
-            nu = pm.math.exp(nu_centre + (z - z.mean(axis=0)) @ nu_slope)
-            pm.Deterministic("nu_intercept", nu_centre - z.mean(axis=0) @ nu_slope)
+            nu = pm.math.exp(nu_centre + _linear(z - z.mean(axis=0), nu_slope))
+            pm.Deterministic("nu_intercept", nu_centre - _linear(z.mean(axis=0), nu_slope))
         else:
             nu = pm.LogNormal("nu", 0, 1.5)
         mu = pm.math.exp(log_mu)
@@ -131,6 +131,11 @@ def build_model(
         else:
             CMP(name, mu=mu, nu=nu, observed=counts, dims="row")
     return model
+
+
+def _linear(columns: np.ndarray, slopes: Any) -> Any:
+    # A matrix product is as fast, and takes half a minute more to compile for the first time.
+    return (columns * slopes).sum(axis=-1)
 
 
 def formula_columns(formula: str) -> tuple[str, list[str]]:
