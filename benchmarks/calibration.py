@@ -26,8 +26,8 @@ import pytensor
 from scipy import stats
 
 import pymc_bayessum as pbs
-from pymc_bayessum.diagnostics.evaluation import PLAIN
 from pymc_bayessum.executors import in_order
+from pymc_bayessum.normalizers.interpreted import PLAIN
 
 BINS = 10
 #: Of log Z: what a test of uniformity has to see.

@@ -2,13 +2,33 @@
 
 import os
 
+import pytensor
+import pytest
 from hypothesis import settings
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
+# PyTensor folds constants and links FAST_COMPILE with the C++ compiler where there is one, a second
+# for each operation: half of a first run. Tests of the C backend ask for it.
+COMPILER = pytensor.config.cxx
+pytensor.config.cxx = ""
+
+
+def pytest_configure(config):
+    """Say what a marker of ours means."""
+    config.addinivalue_line("markers", "c_backend: PyTensor's C code, compiled by the C++ compiler")
+
 
 def pytest_collection_modifyitems(items):
     """Start notebooks first: a minute each, they would keep one worker waiting for the other."""
     items.sort(key=lambda item: "test_notebooks" not in item.nodeid)
+
+
+@pytest.fixture(autouse=True)
+def _c_backend(request):
+    """Give the compiler to those who ask for it."""
+    asked = request.node.get_closest_marker("c_backend") is not None
+    with pytensor.config.change_flags(cxx=COMPILER if asked else ""):
+        yield

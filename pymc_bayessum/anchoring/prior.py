@@ -6,6 +6,8 @@ from typing import Any
 import pymc as pm
 from pytensor.graph.basic import Variable
 
+from pymc_bayessum.normalizers.interpreted import interpreted
+
 __all__ = ["prior_draws"]
 
 #: Prior draws that tell which parameters a model has.
@@ -36,7 +38,8 @@ def prior_draws(parameters: Sequence[Any]) -> list[Any] | None:
     try:
         # Not worth compiling for a few hundred draws.
         options: Any = {"draws": PRIOR_DRAWS, "random_seed": 0, "mode": "FAST_COMPILE"}
-        drawn = iter(pm.draw(random, **options) if random else [])
+        with interpreted():
+            drawn = iter(pm.draw(random, **options) if random else [])
     except NotImplementedError:  # flat priors have no draws
         return None
     return [next(drawn) if isinstance(part, Variable) else part for part in parameters]

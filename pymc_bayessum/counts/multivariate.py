@@ -21,6 +21,7 @@ from pymc_bayessum.counts.cmp_series import CMPSum
 from pymc_bayessum.counts.cmp_sums.ops import VERSION, log_z_of_rate, rate_and_log_z_of_mean
 from pymc_bayessum.counts.observed import as_counts
 from pymc_bayessum.counts.random import draw_cmp
+from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.node import log_z, normalized
 
 __all__ = ["MultivariateCMP"]
@@ -246,10 +247,10 @@ def _check_constants(mu: Any, nu: Any, omega: Any) -> None:
 
 def _check_bounds(shrunk: Any, omega: Any) -> None:
     """Raise for constants of which some probability would be negative."""
-    lowest = _lowest(shrunk, omega).eval(mode="FAST_COMPILE")
+    lowest = evaluated(_lowest(shrunk, omega))
     if (lowest < -1e-12).any():
         raise ValueError(
             "omega is out of its bounds: some probability would be negative "
             f"(1 + sum omega b b is as low as {lowest.min():.3g}, b between -c and 1 - c with "
-            f"c = {shrunk.eval(mode='FAST_COMPILE').round(4).tolist()})"
+            f"c = {evaluated(shrunk).round(4).tolist()})"
         )

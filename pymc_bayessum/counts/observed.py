@@ -13,9 +13,10 @@ from pymc.distributions.distribution import Discrete
 from pymc.distributions.shape_utils import convert_dims
 from pymc.model.core import modelcontext
 from pymc.pytensorf import constant_fold, extract_obs_data, rvs_in_graph
-from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import explicit_graph_inputs
+
+from pymc_bayessum.normalizers.interpreted import evaluated
 
 __all__ = ["CountDistribution", "as_counts", "check_coords", "known_values", "refuse_unknown"]
 
@@ -24,7 +25,6 @@ type Lengths = tuple[int | None, ...]
 #: What the distribution itself does not need to know: the model takes it.
 _OF_THE_MODEL = {"rng", "initval", "total_size", "transform", "default_transform", "shape", "size"}
 _OF_EVERY_DISTRIBUTION = {"rng", "shape", "size", "return_next_rng"}
-_PLAIN = Mode("py", None)  # type: ignore[arg-type]  # None: no rewriting
 
 
 class CountDistribution(Discrete):
@@ -211,4 +211,4 @@ def _length(x: Any) -> int | None:
         return int(x.data)
     if rvs_in_graph(x) or list(explicit_graph_inputs(x)):
         return None
-    return int(x.eval(mode=_PLAIN))
+    return int(evaluated(x))

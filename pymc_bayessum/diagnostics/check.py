@@ -35,7 +35,7 @@ from pymc_bayessum.diagnostics.draws import (
     thin,
     time_budget_of,
 )
-from pymc_bayessum.diagnostics.evaluation import PLAIN, Evaluator, Seen
+from pymc_bayessum.diagnostics.evaluation import Evaluator, Seen
 from pymc_bayessum.diagnostics.fit import misfit
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 from pymc_bayessum.diagnostics.laplace import Laplace
@@ -57,6 +57,7 @@ from pymc_bayessum.diagnostics.verdict import (
     stopped_short,
 )
 from pymc_bayessum.interrupts import Interrupted
+from pymc_bayessum.normalizers.interpreted import PLAIN, interpreted
 
 __all__ = ["check_normalizer"]
 
@@ -159,11 +160,15 @@ def check_normalizer(
     >>> checked["normalizer"].attrs["verdict"]
     'not to be trusted'
     """
+    if compile_kwargs is None:
+        options: dict[str, Any] = {"draws": draws, "time_budget": time_budget, "group": group}
+        options |= {"progressbar": progressbar, "random_seed": random_seed}
+        with interpreted():
+            return check_normalizer(idata, model, compile_kwargs={"mode": PLAIN}, **options)
     given, model = model, as_pymc_model(model)
     tree, point = as_tree(idata, model, group)
     require_same_data(tree, model)
     posterior = free_variables(as_pymc_draws(tree[group].to_dataset(), given), group, model)
-    compile_kwargs = compile_kwargs or {"mode": PLAIN}
     evaluator = Evaluator(model, posterior, compile_kwargs, random_seed)
     if draws is None:
         budget = time_budget_of(tree[group].attrs) if time_budget is None else time_budget

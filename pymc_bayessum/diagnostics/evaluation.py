@@ -17,7 +17,6 @@ import pytensor.tensor as pt
 import xarray as xr
 from pymc.model.transform.conditioning import remove_value_transforms
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.mode import Mode
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
@@ -32,13 +31,11 @@ from pymc_bayessum.normalizers.node import Found, LogZ, find
 from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
 from pymc_bayessum.progress import progress
 
-__all__ = ["PLAIN", "Evaluator", "Part", "Seen", "as_written"]
+__all__ = ["Evaluator", "Part", "Seen", "as_written"]
 
 PREPARED_DRAWS = 100
 #: Draws below which an interrupted check says nothing.
 FEWEST_DRAWS = 20
-#: Nothing is compiled.
-PLAIN = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")
 
 
 class Part(NamedTuple):

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_bayessum.diagnostics.evaluation import PLAIN
 from pymc_bayessum.diagnostics.space import Space
+from pymc_bayessum.normalizers.interpreted import PLAIN
 
 __all__ = ["Laplace"]
 

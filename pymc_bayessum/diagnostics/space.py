@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
-from pymc_bayessum.diagnostics.evaluation import PLAIN
+from pymc_bayessum.normalizers.interpreted import PLAIN
 
 __all__ = ["Space"]
 

@@ -27,6 +27,7 @@ from pymc_bayessum.exponential.statistics import Statistics, numeric_statistics
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored
+from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Normalizer
@@ -260,7 +261,7 @@ def _numbers(observed: Any) -> np.ndarray | None:
             "observed states must be known as a whole: leave rows with missing parts out"
         )
     data = known_data(observed)
-    return np.asarray(observed.eval(mode="FAST_COMPILE")) if data is None else data
+    return evaluated(observed) if data is None else data
 
 
 def choose_normalizer(family: Any, normalizer: Any) -> Any:

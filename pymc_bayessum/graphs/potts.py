@@ -31,6 +31,7 @@ from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
+from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.rules.rule import Rule
 
@@ -234,7 +235,7 @@ def _length(length: Any) -> int | None:
         return int(length.data)
     if isinstance(length, Variable):
         try:
-            return int(length.eval(mode="FAST_COMPILE"))
+            return int(evaluated(length))
         except MissingInputError:  # the graph may know
             return None
     return int(length)
@@ -245,7 +246,7 @@ def _numbers(observed: Any) -> np.ndarray | None:
     if observed is None or np.ma.isMaskedArray(observed):
         return observed
     data = known_data(observed)
-    return np.asarray(observed.eval(mode="FAST_COMPILE")) if data is None else data
+    return evaluated(observed) if data is None else data
 
 
 def _positive(sweeps: Any) -> int:

@@ -387,6 +387,7 @@ def test_a_mode_below_one_with_a_large_nu():
     np.testing.assert_allclose(logp, [0.0, 1e4 * np.log(0.9)], rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.c_backend
 def test_no_draws_where_there_is_no_distribution():
     with pytest.raises(ValueError, match="CMP draws need"):
         pm.draw(pbs.CMP.dist(lam=1.5, nu=0.0), 3)

@@ -12,13 +12,13 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from pymc.exceptions import ImputationWarning
-from pytensor.compile.mode import Mode
 from scipy.special import gammaln, logsumexp
 
 import pymc_bayessum as pbs
+from pymc_bayessum.normalizers import interpreted
 
 # Nothing is compiled: the backends have tests of their own.
-PLAIN = {"mode": Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")}
+PLAIN = {"mode": interpreted.PLAIN}
 QUIET = {"random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
 Y = np.array([0, 2, 1, 3, 0, 4, 2, 5])
 X = np.column_stack([np.ones(8), np.linspace(-1.0, 1.0, 8)])

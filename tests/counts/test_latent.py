@@ -6,6 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from pytensor.link.c.op import COp
 from scipy import stats
 from scipy.special import gammaln
 
@@ -198,9 +199,16 @@ def test_posterior_is_that_of_the_listed_sum(birds):
         assert abs(float(draws.mean()) - exact) < 0.4 * float(draws.std())
 
 
-def test_check_calls_it_good(birds):
+@pytest.mark.c_backend
+def test_check_calls_it_good_and_no_compiler(birds, monkeypatch):
+    """Where there is one it would take two minutes for what the check needs once."""
     model, idata, _, _ = birds
-    checked = pbs.check_normalizer(idata, model, draws=20, progressbar=False, compile_kwargs=QUICK)
+
+    def refuse(*_):
+        raise AssertionError("C code")
+
+    monkeypatch.setattr(COp, "make_c_thunk", refuse)
+    checked = pbs.check_normalizer(idata, model, draws=20, progressbar=False)
     attrs = checked["normalizer"].attrs
     assert attrs["verdict"] == "good"
     assert attrs["note"] == ""

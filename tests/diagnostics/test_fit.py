@@ -6,15 +6,15 @@ import pymc.dims as pmd
 import pytest
 import xarray as xr
 from pymc.exceptions import ImputationWarning
-from pytensor.compile.mode import Mode
 from scipy.special import gammaln
 
 import pymc_bayessum as pbs
 from pymc_bayessum.diagnostics.fit import misfit
 from pymc_bayessum.dims import CMP
+from pymc_bayessum.normalizers import interpreted
 from pymc_bayessum.normalizers.predicted import predicted
 
-PLAIN = {"mode": Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace")}
+PLAIN = {"mode": interpreted.PLAIN}
 LINE = "more spread than CMP can be: try negative binomial, zero-inflated or hurdle"
 
 

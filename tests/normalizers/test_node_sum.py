@@ -26,7 +26,9 @@ def compiled(outputs, inputs, backend):
     return pytensor.function(inputs, outputs, mode={"numba": None, "c": "CVM"}.get(backend, "JAX"))
 
 
-@pytest.mark.parametrize("backend", ["numba", "c", "jax"])
+@pytest.mark.parametrize(
+    "backend", ["numba", pytest.param("c", marks=pytest.mark.c_backend), "jax"]
+)
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1e-9], ids=["four bytes", "eight bytes"])
 def test_value_and_gradient(backend, rows):
     point = pt.dvector("point")
@@ -73,6 +75,7 @@ def test_batches(backend):
     np.testing.assert_allclose(slopes, softmax(terms, axis=1) @ ROWS, atol=1e-12)
 
 
+@pytest.mark.c_backend
 def test_second_derivatives():
     point, step = pt.dvector("point"), pt.dvector("step")
     slope = pytensor.grad(log_sum(point, ROWS, WEIGHTS), point)

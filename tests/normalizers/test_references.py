@@ -6,8 +6,8 @@ import pytest
 
 import pymc_bayessum as pbs
 from pymc_bayessum import kernels, measures
-from pymc_bayessum.diagnostics.evaluation import PLAIN
 from pymc_bayessum.normalizers import Asked
+from pymc_bayessum.normalizers.interpreted import PLAIN
 
 THETA = pt.dvector("theta")
 

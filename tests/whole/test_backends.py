@@ -22,7 +22,12 @@ needs_numpyro = pytest.mark.skipif(find_spec("numpyro") is None, reason="NumPyro
 needs_nutpie = pytest.mark.skipif(find_spec("nutpie") is None, reason="nutpie is not installed")
 
 PYTHON = Mode(linker="py", optimizer="fast_compile")
-MODES = ["NUMBA", pytest.param("JAX", marks=needs_jax), "CVM", pytest.param(PYTHON, id="python")]
+MODES = [
+    "NUMBA",
+    pytest.param("JAX", marks=needs_jax),
+    pytest.param("CVM", marks=pytest.mark.c_backend),
+    pytest.param(PYTHON, id="python"),
+]
 RATES = np.array([[0.3, 1.5, -0.4], [2.5, 0.0, -8.0]])
 
 

@@ -18,6 +18,7 @@ from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.tensor.random.type import RandomType
 
 from pymc_bayessum.normalizers.anchored.guards import while_same
+from pymc_bayessum.normalizers.interpreted import evaluated
 
 __all__ = [
     "Anchorage",
@@ -97,7 +98,7 @@ def known_data(value: Any) -> np.ndarray | None:
     random = any(isinstance(part.type, RandomType) for part in ancestors([value]))
     if random or list(explicit_graph_inputs([value])):
         return None
-    return np.asarray(value.eval(mode="FAST_COMPILE"))
+    return evaluated(value)
 
 
 @dataclass(frozen=True, eq=False)
