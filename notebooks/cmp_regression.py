@@ -68,7 +68,7 @@ def fit(likelihood):
     with pm.Model(coords={"term": X.columns.to_list()}) as model:
         intercept = pm.Normal("intercept", 0.5, 1.0)
         slopes = pm.Normal("slopes", 0.0, 0.5, dims="term")
-        mu = pm.math.exp(intercept + X.to_numpy() @ slopes)
+        mu = pm.math.exp(intercept + (X.to_numpy() * slopes).sum(axis=1))
         likelihood(mu)
         idata = pm.sample(
             500, tune=500, chains=2, cores=1, random_seed=SEED, progressbar=False, quiet=True

@@ -165,7 +165,7 @@ def test_theta_may_be_a_regression_or_scalars(small, rows):
     covariate = np.array([[1.0, 0.5], [0.0, 2.0]])
     with pm.Model() as regression:
         beta = pm.Normal("beta", shape=2)
-        pbs.ExponentialFamily("x", covariate @ beta, family=small, observed=rows)
+        pbs.ExponentialFamily("x", (covariate * beta).sum(axis=1), family=small, observed=rows)
     with pm.Model() as scalars:
         first, second = pm.Normal("first"), pm.Normal("second")
         pbs.ExponentialFamily("x", [first, second], family=small, observed=rows)

@@ -270,7 +270,7 @@ def regression():
         data = pm.Data("data", np.column_stack([np.ones(60), x]), dims=("obs", "term"))
         beta = pm.Normal("beta", dims="term")
         nu = pm.HalfNormal("nu", 2.0)
-        pbs.CMP("y", mu=pm.math.exp(data @ beta), nu=nu, observed=y, dims="obs")
+        pbs.CMP("y", mu=pm.math.exp((data * beta).sum(axis=1)), nu=nu, observed=y, dims="obs")
         idata = pm.sample(
             300, tune=400, chains=2, cores=1, progressbar=False, random_seed=3, quiet=True
         )

@@ -243,7 +243,7 @@ def all_three():
     with pm.Model() as model:
         beta, nu = pm.Normal("beta", 0.0, 0.5, shape=2), pm.LogNormal("nu", 0.0, 0.5)
         for distribution in ALL:
-            parameters = of(distribution, mu=pm.math.exp(pt.as_tensor(X) @ beta), nu=nu)
+            parameters = of(distribution, mu=pm.math.exp((X * beta).sum(axis=1)), nu=nu)
             distribution(distribution.__name__, **parameters, observed=Y)
     return model
 

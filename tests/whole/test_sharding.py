@@ -24,7 +24,7 @@ from numpyro.infer.util import log_density
 
 with pm.Model() as model:
     b, n = pm.Normal("beta", shape=3), pm.LogNormal("nu", 0.0, 0.5)
-    pbs.CMP("y", mu=pm.math.exp(covariates @ b), nu=n, observed=counts)
+    pbs.CMP("y", mu=pm.math.exp((covariates * b).sum(axis=1)), nu=n, observed=counts)
 assert [shard.data.shape for shard in data[0].addressable_shards] == [(20, 3), (20, 3)]
 point = {"beta": np.array([0.9, 0.3, -0.1]), "nu": np.float64(1.3)}
 value = lambda at: log_density(regression, (), {}, at)[0]
