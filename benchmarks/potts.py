@@ -852,7 +852,7 @@ def networks(quick: bool) -> None:
 
 
 #: Items, rows, and sets of a hundred draws at which states are listed.
-NETWORKS = [(15, 500, 160), (20, 500, 160), (20, 1000, 160), (20, 5000, 160), (25, 1000, 20)]
+NETWORKS = [(15, 500, 160), (20, 500, 320), (20, 1000, 160), (20, 5000, 160), (25, 1000, 80)]
 
 
 def add_network(table: Table, n_items: int, n_rows: int, n_sets: int) -> None:

@@ -146,5 +146,8 @@ def prior_parameters(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
     theta = layout.flatten(*(0.0 if part is None else part for part in drawn))
     if not np.isfinite(theta).all():
         return None
-    # Numbers have no draws: a few copies of them span the one point there is.
-    return theta if theta.ndim == 2 else np.tile(theta, (3, 1))
+    if theta.ndim == 1:
+        # Numbers have no draws: a few copies of them span the one point there is.
+        return np.tile(theta, (3, 1))
+    # Rows of a variable that has several may have parameters of their own.
+    return theta.reshape(-1, theta.shape[-1])

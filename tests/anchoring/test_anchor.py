@@ -247,6 +247,22 @@ def test_lattices_beyond_elimination():
     assert anchors_of(back).value(0.0, 0.2) == anchors_of(seen).value(0.0, 0.2)
 
 
+def test_several_images_of_a_model_without_data():
+    """Their common coupling has an axis for the rows; anchors are those of a model with data."""
+    edges = pbs.graphs.grid(15, 16)
+    with pm.Model() as model:
+        J = pm.Normal("J", 0.3, 0.1)
+        pbs.Ising("x", None, J, edges, shape=(2, 240))
+    images = pm.draw(model["x"], random_seed=1)
+    with pm.Model() as observed:
+        pbs.Ising("x", None, pm.Normal("J", 0.3, 0.1), edges, observed=images)
+    found = [
+        anchors_of(pbs.anchor(each, progressbar=False)).centre
+        for each in (pm.observe(model, {"x": images}), observed)
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
 def test_ordinal_networks_without_data():
     with pm.Model() as model:
         omega = pm.Normal("omega", 0.0, 0.1)
