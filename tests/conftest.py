@@ -12,7 +12,7 @@ settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # PyTensor folds constants and links FAST_COMPILE with the C++ compiler where there is one, a second
-# for each operation: half of a first run. Tests of the C backend ask for it.
+# for each operation: minutes of a first run. Tests of the C backend ask for it.
 COMPILER = pytensor.config.cxx
 pytensor.config.cxx = ""
 

@@ -160,7 +160,7 @@ def check_normalizer(
     >>> checked["normalizer"].attrs["verdict"]
     'not to be trusted'
     """
-    if compile_kwargs is None:
+    if not compile_kwargs:
         options: dict[str, Any] = {"draws": draws, "time_budget": time_budget, "group": group}
         options |= {"progressbar": progressbar, "random_seed": random_seed}
         with interpreted():
