@@ -13,13 +13,12 @@ from itertools import pairwise
 import numpy as np
 
 from pymc_bayessum.graphs.bases import (
-    belief_propagation,
     edge_marginals,
+    fitted_tree,
     mean_log_base,
-    tree_base,
     tree_parameters,
 )
-from pymc_bayessum.graphs.samplers import sample_gibbs
+from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.measures import TreeCategorical
 from pymc_bayessum.normalizers.family import LogConstant
@@ -30,11 +29,6 @@ __all__ = ["annealed_importance", "log_constant", "tree_importance"]
 def _full_layout(fields: np.ndarray, edges: np.ndarray) -> PottsLayout:
     n_sites, n_states = fields.shape
     return PottsLayout(n_sites, n_states, edges, "full", "full" if len(edges) else "none")
-
-
-def _fitted_tree(fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray) -> TreeCategorical:
-    beliefs = belief_propagation(fields, couplings, edges)
-    return tree_base(beliefs.sites, beliefs.pairs, edges)
 
 
 def tree_importance(
@@ -50,20 +44,7 @@ def tree_importance(
     .. math:: \hat Z = \overline{e^g} - \beta (\bar g - E_q[g]), \quad
               \beta = \mathrm{Cov}(e^g, g) / \mathrm{Var}(g)
 
-    Parameters
-    ----------
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    n : int
-        Number of draws.
-    rng : numpy.random.Generator
-    tree : TreeCategorical, optional
-        By default the one that belief propagation fits.
-
-    Returns
-    -------
-    LogConstant
+    The tree is the one that belief propagation fits, unless it is known already.
 
     Examples
     --------
@@ -76,7 +57,7 @@ def tree_importance(
     >>> bool(np.isclose(found.value, np.log(3 * (2 + np.exp(0.5)) ** 3), atol=1e-5))
     True
     """
-    tree = _fitted_tree(fields, couplings, edges) if tree is None else tree
+    tree = fitted_tree(fields, couplings, edges) if tree is None else tree
     layout = _full_layout(fields, edges)
     nodes = tree.sample(n, rng)
     ratio = layout.energy(nodes, fields, couplings) - tree.log_prob(nodes)
@@ -114,15 +95,8 @@ def _path_variances(
     variances = np.empty(len(ladder) - 1)
     for step, (here, there) in enumerate(pairwise(ladder)):
         if step:
-            states = sample_gibbs(
-                layout,
-                tree_fields + here * field_step,
-                tree_couplings + here * coupling_step,
-                n_chains,
-                1,
-                rng,
-                start=states,
-            )
+            between = tree_fields + here * field_step, tree_couplings + here * coupling_step
+            states = GraphChain(layout, *between, "gibbs").advance(states, 1, rng)
         ratio = layout.energy(states, field_step, coupling_step)
         log_weights += (there - here) * ratio
         variances[step] = ratio.var()
@@ -143,21 +117,6 @@ def annealed_importance(
     The ladder is spaced by a short pilot run so that every step adds about the same standard
     deviation to the log weights.
 
-    Parameters
-    ----------
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    n_chains, n_steps : int
-        Draws carried along the path, and steps of it.
-    rng : numpy.random.Generator
-    tree : TreeCategorical, optional
-        By default the one that belief propagation fits.
-
-    Returns
-    -------
-    LogConstant
-
     Examples
     --------
     >>> import numpy as np
@@ -168,7 +127,7 @@ def annealed_importance(
     >>> bool(abs(found.value - exact) < 0.05)
     True
     """
-    tree = _fitted_tree(fields, couplings, edges) if tree is None else tree
+    tree = fitted_tree(fields, couplings, edges) if tree is None else tree
     pilot = np.linspace(0.0, 1.0, max(3, n_steps // 4) + 1)
     few = max(20, n_chains // 10)
     _, variances = _path_variances(fields, couplings, edges, tree, pilot, few, rng)
@@ -192,25 +151,11 @@ def log_constant(
     rng: np.random.Generator,
     *,
     n_evals: int = 100_000,
-    annealing_steps: int | None = None,
 ) -> LogConstant:
     """Log Z at one parameter value, by a tree, annealed where the tree is far from the model.
 
-    Parameters
-    ----------
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    rng : numpy.random.Generator
-    n_evals : int
-        Energies to evaluate.
-    annealing_steps : int, optional
-        Steps of the path when annealing; by default as many as keep the variance of the log weights
-        below one, up to a fiftieth of ``n_evals``.
-
-    Returns
-    -------
-    LogConstant
+    The path has as many steps as keep the variance of the log weights below one, up to a fiftieth
+    of the energies to evaluate.
 
     Examples
     --------
@@ -221,14 +166,13 @@ def log_constant(
     >>> found.method
     'tree'
     """
-    tree = _fitted_tree(fields, couplings, edges)
+    tree = fitted_tree(fields, couplings, edges)
     plain = tree_importance(fields, couplings, edges, max(200, n_evals // 10), rng, tree)
     if plain.base_variance <= 1.0:
         return tree_importance(fields, couplings, edges, n_evals, rng, tree)
-    if annealing_steps is None:
-        annealing_steps = _enough_steps(fields, couplings, edges, tree, n_evals, rng)
-    n_chains = max(20, n_evals // annealing_steps)
-    return annealed_importance(fields, couplings, edges, n_chains, annealing_steps, rng, tree)
+    n_steps = _enough_steps(fields, couplings, edges, tree, n_evals, rng)
+    n_chains = max(20, n_evals // n_steps)
+    return annealed_importance(fields, couplings, edges, n_chains, n_steps, rng, tree)
 
 
 def _enough_steps(

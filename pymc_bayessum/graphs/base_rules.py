@@ -22,9 +22,9 @@ from pytensor.graph.basic import Variable
 from pymc_bayessum.arguments import as_generator, integer, positive
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.graphs.bases import (
-    belief_propagation,
     conditional_mixture,
     edge_marginals,
+    fitted_tree,
     mean_field,
     mean_log_base,
     tree_base,
@@ -220,7 +220,7 @@ class PottsRule:
     @property
     def reach(self) -> str:
         """One line: for which parameters it answers, and up to where."""
-        v = self.report()["V"]
+        v = self.v(self.point)
         return (
             f"near the parameters its base was fitted to (V = {v:.3g} there), while the variance V "
             f"of the log ratio stays below {V_LIMIT}"
@@ -419,8 +419,7 @@ def _fitted_base(
     if base == "mean-field":
         return ProductCategorical(mean_field(fields, couplings, edges))
     if base == "tree":
-        beliefs = belief_propagation(fields, couplings, edges)
-        return tree_base(beliefs.sites, beliefs.pairs, edges)
+        return fitted_tree(fields, couplings, edges)
     if base == "chow-liu":
         full = PottsLayout(layout.n_sites, layout.n_states, edges, "full", "full")
         draws = sample_gibbs(full, fields, couplings, 1000, 50, rng)

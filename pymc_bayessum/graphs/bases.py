@@ -8,7 +8,7 @@ edges of the graph, and the mean of log q.
 States are 0 .. S-1 and parameters are written out in full: fields (L, S), couplings (E, S, S).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp, softmax, xlogy
@@ -28,6 +28,7 @@ __all__ = [
     "belief_propagation",
     "conditional_mixture",
     "edge_marginals",
+    "fitted_tree",
     "mean_field",
     "mean_log_base",
     "tree_base",
@@ -36,60 +37,25 @@ __all__ = [
 
 #: Mass mixed in from the uniform distribution, so that no state is out of a base's reach.
 FLOOR = 1e-6
+#: Largest change of a log message at which belief propagation has settled.
+TOLERANCE = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
-class Beliefs:
-    """Approximate marginals of a Potts model.
-
-    Attributes
-    ----------
-    sites : ndarray, shape (L, S)
-    pairs : ndarray, shape (E, S, S)
-    log_z : float
-        The Bethe approximation of log Z; exact on trees.
-    converged : bool
-    """
+class Beliefs(NamedTuple):
+    """Approximate marginals of sites (L, S) and edges (E, S, S), and whether they have settled."""
 
     sites: np.ndarray
     pairs: np.ndarray
-    log_z: float
     converged: bool
 
 
 def belief_propagation(
-    fields: np.ndarray,
-    couplings: np.ndarray,
-    edges: np.ndarray,
-    *,
-    tol: float = 1e-10,
-    max_sweeps: int = 1000,
+    fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, *, max_sweeps: int = 1000
 ) -> Beliefs:
-    """Sum-product belief propagation on a graph with loops, all messages at once.
+    """Sum-product belief propagation, all messages at once; exact on trees.
 
-    Parameters
-    ----------
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    tol : float
-        Largest change of a log message at which to stop.
-    max_sweeps : int
-        Messages are damped by a half after the first tenth of them, and the last ones are used
-        (and ``converged`` is False) when they do not settle.
-
-    Returns
-    -------
-    Beliefs
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum import graphs
-    >>> chain = belief_propagation(np.zeros((4, 3)), 0.5 * np.eye(3)[None].repeat(3, 0),
-    ...                            graphs.chain(4))
-    >>> bool(np.isclose(chain.log_z, np.log(3 * (2 + np.exp(0.5)) ** 3)))
-    True
+    On a graph with loops messages are damped by a half after the first tenth of the sweeps, and the
+    last ones are used where they do not settle.
     """
     n_edges = len(edges)
     source = np.concatenate([edges[:, 0], edges[:, 1]])
@@ -106,7 +72,7 @@ def belief_propagation(
         outgoing = gathered[source] - messages[back]
         fresh = logsumexp(outgoing[:, :, None] + toward, axis=1)
         fresh -= fresh.mean(axis=1, keepdims=True)
-        converged = bool(np.abs(fresh - messages).max() < tol)
+        converged = bool(np.abs(fresh - messages).max() < TOLERANCE)
         damping = 0.5 if sweep > max_sweeps // 10 and not converged else 0.0
         messages = damping * messages + (1.0 - damping) * fresh
     gathered = fields.copy()
@@ -119,35 +85,14 @@ def belief_propagation(
         + (gathered[second] - messages[:n_edges])[:, None, :]
     )
     flat = softmax(joint.reshape(n_edges, fields.shape[1] ** 2), axis=1)
-    pairs = flat.reshape(couplings.shape)
-    degree = np.bincount(source, minlength=len(fields))
-    log_z = float(
-        (sites * fields).sum()
-        + (pairs * couplings).sum()
-        - xlogy(pairs, pairs).sum()
-        + ((degree - 1.0) * xlogy(sites, sites).sum(axis=1)).sum()
-    )
-    return Beliefs(sites, pairs, log_z, converged)
+    return Beliefs(sites, flat.reshape(couplings.shape), converged)
 
 
-def mean_field(
-    fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, *, max_sweeps: int = 500
-) -> np.ndarray:
-    r"""Site probabilities of the naive mean-field approximation.
+def mean_field(fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    r"""Site probabilities (L, S) of the naive mean-field approximation.
 
     Sites are visited in turn, :math:`q_i(a) \propto \exp(h_i(a) + \sum_j \sum_b J_{ij}(a, b)
     q_j(b))`, each step raising the bound :math:`E_q[\log \tilde p - \log q] \le \log Z`.
-
-    Parameters
-    ----------
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    max_sweeps : int
-
-    Returns
-    -------
-    ndarray, shape (L, S)
 
     Examples
     --------
@@ -161,7 +106,7 @@ def mean_field(
     for (i, j), table in zip(edges.tolist(), couplings, strict=True):
         around[i].append((j, table))
         around[j].append((i, table.T))
-    for _ in range(max_sweeps):
+    for _ in range(500):
         before = probs.copy()
         for i, others in enumerate(around):
             local = fields[i] + sum(table @ probs[j] for j, table in others)
@@ -174,31 +119,10 @@ def mean_field(
 def conditional_mixture(
     fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, rows: np.ndarray
 ) -> Mixture:
-    r"""Equal mixture of products of single-site conditionals, one product for each row.
+    r"""Equal mixture of products of single-site conditionals, one for each row of states (M, L).
 
     Row :math:`x'` gives the product :math:`\prod_j p(x_j | x'_{-j})`, the base that Kang, Briol,
     Karvonen and Chen use for sequences (after the pseudo-likelihood).
-
-    Parameters
-    ----------
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    rows : ndarray of int, shape (M, L)
-        States 0 .. S-1.
-
-    Returns
-    -------
-    Mixture
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum import graphs
-    >>> rows = np.array([[0, 0, 1], [1, 1, 1]])
-    >>> couplings = 0.5 * np.eye(2)[None].repeat(2, 0)
-    >>> len(conditional_mixture(np.zeros((3, 2)), couplings, graphs.chain(3), rows).measures)
-    2
     """
     probs = (1.0 - FLOOR) * conditionals(rows, fields, couplings, edges) + FLOOR / fields.shape[1]
     return Mixture(np.full(len(rows), 1.0 / len(rows)), tuple(ProductCategorical(p) for p in probs))
@@ -209,25 +133,6 @@ def tree_base(sites: np.ndarray, pairs: np.ndarray, edges: np.ndarray) -> TreeCa
 
     The tree has the largest total mutual information (Chow and Liu, 1968), which makes it the
     closest one to the model, in Kullback-Leibler divergence, when the marginals are the model's.
-
-    Parameters
-    ----------
-    sites : ndarray, shape (L, S)
-    pairs : ndarray, shape (E, S, S)
-        From :func:`belief_propagation`, or averages over draws of the model.
-    edges : ndarray of int, shape (E, 2)
-
-    Returns
-    -------
-    TreeCategorical
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum import graphs
-    >>> found = belief_propagation(np.zeros((4, 2)), np.eye(2)[None].repeat(4, 0), graphs.ring(4))
-    >>> len(tree_base(found.sites, found.pairs, graphs.ring(4)).edges)
-    3
     """
     n_sites, n_states = sites.shape
     pairs = np.maximum(pairs, 0.0)
@@ -254,20 +159,19 @@ def tree_base(sites: np.ndarray, pairs: np.ndarray, edges: np.ndarray) -> TreeCa
     )
 
 
+def fitted_tree(
+    fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, max_sweeps: int = 1000
+) -> TreeCategorical:
+    """Spanning tree with the marginals that belief propagation finds."""
+    beliefs = belief_propagation(fields, couplings, edges, max_sweeps=max_sweeps)
+    return tree_base(beliefs.sites, beliefs.pairs, edges)
+
+
 def tree_parameters(tree: TreeCategorical, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fields and couplings, on the edges of a graph, of which a tree inside it is the Potts model.
 
-    Parameters
-    ----------
-    tree : TreeCategorical
-        Its edges must be among ``edges``, in either orientation.
-    edges : ndarray of int, shape (E, 2)
-
-    Returns
-    -------
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-        ``log q(x) = sum_i fields[i, x_i] + sum_e couplings[e, x_i, x_j]``: log Z is zero.
+    ``log q(x) = sum_i fields[i, x_i] + sum_e couplings[e, x_i, x_j]``: log Z is zero. Edges of the
+    tree are among those of the graph in either orientation.
 
     Examples
     --------
@@ -290,18 +194,7 @@ def tree_parameters(tree: TreeCategorical, edges: np.ndarray) -> tuple[np.ndarra
 
 
 def edge_marginals(base: SiteMeasure, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Exact marginals of a uniform, product or tree base on sites and on any pairs of sites.
-
-    Parameters
-    ----------
-    base : UniformCategorical, ProductCategorical or TreeCategorical
-    edges : ndarray of int, shape (E, 2)
-        Any pairs, inside the tree or not.
-
-    Returns
-    -------
-    sites : ndarray, shape (L, S)
-    pairs : ndarray, shape (E, S, S)
+    """Exact marginals of a uniform, product or tree base on sites (L, S) and any pairs (E, S, S).
 
     Examples
     --------
@@ -337,14 +230,6 @@ def edge_marginals(base: SiteMeasure, edges: np.ndarray) -> tuple[np.ndarray, np
 
 def mean_log_base(base: SiteMeasure) -> float:
     r"""Exact :math:`E_q[\log q]` of a uniform, product or tree base: minus its entropy.
-
-    Parameters
-    ----------
-    base : UniformCategorical, ProductCategorical or TreeCategorical
-
-    Returns
-    -------
-    float
 
     Examples
     --------

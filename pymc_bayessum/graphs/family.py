@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_bayessum.graphs.annealing import log_constant
-from pymc_bayessum.graphs.bases import belief_propagation, tree_base
+from pymc_bayessum.graphs.bases import fitted_tree
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.elimination import Budget, plan_within
 from pymc_bayessum.graphs.moments import (
@@ -17,6 +17,7 @@ from pymc_bayessum.graphs.moments import (
     stein_gibbs_moments,
 )
 from pymc_bayessum.graphs.samplers import (
+    SWEEPS,
     GraphChain,
     SamplerName,
     choose_sampler,
@@ -49,10 +50,8 @@ class _TreeStartedChain(GraphChain):
 
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return draws of the tree."""
-        edges = self.layout.edges
-        fields, couplings = self.layout.expand(self.h, self.J)
-        beliefs = belief_propagation(fields, couplings, edges, max_sweeps=100)
-        return tree_base(beliefs.sites, beliefs.pairs, edges).sample(n, rng)
+        full = self.layout.expand(self.h, self.J)
+        return fitted_tree(*full, self.layout.edges, max_sweeps=100).sample(n, rng)
 
 
 @dataclass(frozen=True)
@@ -98,13 +97,13 @@ class PottsFamily:
         rng: np.random.Generator,
         start: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Draws, (n, L): exact ones, or the ends of chains of 200 sweeps."""
+        """Draws, (n, L): exact ones, or the ends of chains."""
         chain = self.chain(theta)
         if chain is None:
             h, J = self.layout.unflatten(theta)
             return sample_exact(self.layout, h, J, n, rng).astype(np.int16)
         first = chain.start(n, rng) if start is None else start[np.arange(n) % len(start)]
-        return chain.advance(first, 200, rng)
+        return chain.advance(first, SWEEPS, rng)
 
     def chain(self, theta: np.ndarray) -> GraphChain | None:
         """Chains at a parameter vector; None where draws are exact."""
@@ -174,7 +173,7 @@ class PottsFamily:
         some = some_of(states, STEIN_DRAWS)
         values = self.conditional_means(theta, some, np.arange(len(some)))
         probs = conditionals(some, *self._full(theta), self.layout.edges)
-        rest, _ = stein_gibbs_moments(some, values, probs)
+        rest = stein_gibbs_moments(some, values, probs)
         batches = [part.mean(axis=0) for part in np.array_split(rest, STEIN_BATCHES)]
         return rest.mean(axis=0), np.stack(batches)
 

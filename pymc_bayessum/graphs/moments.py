@@ -33,6 +33,9 @@ __all__ = [
 
 #: Decays of the exponential Hamming kernel that the Stein estimate chooses from.
 DECAYS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+#: Parts of the draws that are left out in turn there, and what is added to the diagonal of a Gram
+#: matrix, as a fraction of its mean.
+FOLDS, RIDGE = 5, 1e-4
 #: Largest coupling up to which conditionals of edges are multiplied instead of added in logs.
 PRODUCT_RANGE = 50.0
 #: Rows that are widened to 64-bit integers at a time.
@@ -51,18 +54,7 @@ def _all_conditionals(states, fields, start, site, table, out):
 def conditionals(
     states: np.ndarray, fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray
 ) -> np.ndarray:
-    """Probabilities of the states of every site given all other sites.
-
-    Parameters
-    ----------
-    states : ndarray of int, shape (N, L)
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-
-    Returns
-    -------
-    ndarray, shape (N, L, S)
+    """Probabilities (N, L, S) of the states of every site given all other sites of rows (N, L).
 
     Examples
     --------
@@ -138,22 +130,8 @@ def block_moments(
     Each draw contributes :math:`p(x_i = a | x_{-i})` to site i and the joint conditional
     :math:`p(x_i = a, x_j = b | x_{-ij})` to the edge (i, j). Summing out both ends of an edge
     rather than one takes most of the noise away on dense graphs: five times less than single-site
-    conditionals at weak coupling.
-
-    Parameters
-    ----------
-    states : ndarray of int, shape (N, L)
-        Draws of the model.
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    group : ndarray of int, shape (N,), optional
-        Numbers 0 .. G-1; averages are taken in each group. One group by default.
-
-    Returns
-    -------
-    sites : ndarray, shape (G, L, S)
-    pairs : ndarray, shape (G, E, S, S)
+    conditionals at weak coupling. Averages, (G, L, S) and (G, E, S, S), are taken in each of the
+    groups 0 .. G-1 that the draws (N, L) belong to; one group by default.
 
     Examples
     --------
@@ -205,17 +183,6 @@ def consistent(
 
     .. math:: \tilde P_{ij}(a, b) = D_{ij}(a, b) + f_i(a) / S + f_j(b) / S - 1 / S^2 .
 
-    Parameters
-    ----------
-    sites : ndarray, shape (..., L, S)
-    pairs : ndarray, shape (..., E, S, S)
-    edges : ndarray of int, shape (E, 2)
-
-    Returns
-    -------
-    sites, pairs : ndarray
-        Of the same shapes.
-
     Examples
     --------
     >>> import numpy as np
@@ -236,17 +203,7 @@ def consistent(
 
 
 def statistics_of_marginals(layout: PottsLayout, sites: Any, pairs: Any) -> np.ndarray:
-    """Mean of the sufficient statistics from the marginals of sites and edges.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    sites : array_like, shape (..., L, S)
-    pairs : array_like, shape (..., E, S, S)
-
-    Returns
-    -------
-    ndarray, shape (..., d)
+    """Mean of the sufficient statistics (..., d) from the marginals of sites and edges.
 
     Examples
     --------
@@ -288,7 +245,7 @@ def stein_gibbs_kernel(
     second_conditionals: np.ndarray,
     decay: float,
 ) -> np.ndarray:
-    r"""Stein kernel of the Gibbs operator on the exponential Hamming kernel.
+    r"""Stein kernel (N, M) of the Gibbs operator on the exponential Hamming kernel.
 
     With :math:`A_i f(x) = E[f | x_{-i}] - f(x)`, whose mean under the model is zero for every f,
 
@@ -298,17 +255,6 @@ def stein_gibbs_kernel(
     where :math:`\rho = e^{-\mathrm{decay}}` and :math:`u_i(x) = p(\cdot | x_{-i}) - e_{x_i}`. The
     factor at site i differs from that of all sites by 1 or :math:`1 / \rho`, so the whole matrix
     is three matrix products.
-
-    Parameters
-    ----------
-    first, second : ndarray of int, shapes (N, L), (M, L)
-    first_conditionals, second_conditionals : ndarray, shapes (N, L, S), (M, L, S)
-        From :func:`conditionals`.
-    decay : float
-
-    Returns
-    -------
-    ndarray, shape (N, M)
 
     Examples
     --------
@@ -334,78 +280,42 @@ def stein_gibbs_kernel(
     return kernel
 
 
-def stein_gibbs_moments(
-    states: np.ndarray,
-    values: np.ndarray,
-    probs: np.ndarray,
-    *,
-    decay: float | None = None,
-    folds: int = 5,
-    ridge: float = 1e-4,
-) -> tuple[np.ndarray, float]:
-    r"""Cross-fitted Stein estimate of the mean of functions under the model.
+def stein_gibbs_moments(states: np.ndarray, values: np.ndarray, probs: np.ndarray) -> np.ndarray:
+    """Values (N, d) at draws of the model, less a part that has mean zero under it.
 
     On all folds but one a Gaussian process with an unknown constant mean and the kernel of
-    :func:`stein_gibbs_kernel` is fitted to the values; its Stein part has mean zero under the
-    model, so it is taken off on the fold left out and the rest averaged there. Left-out averages
-    keep the estimate free of the bias that weights fitted and used on the same draws have along
-    global directions.
+    :func:`stein_gibbs_kernel` is fitted to the values (the statistics, or their Rao-Blackwellised
+    versions); its Stein part is taken off on the fold left out. The mean of what is left is the
+    estimate, and its spread tells the error. Left-out averages keep the estimate free of the bias
+    that weights fitted and used on the same draws have along global directions; draws ordered chain
+    by chain are independent between folds. Of the decays of the kernel the one with the least
+    variance on the folds left out is used.
+    """
+    return _left_out(states, values, probs, _best_decay(states, values, probs))
 
-    Parameters
-    ----------
-    states : ndarray of int, shape (N, L)
-        Draws of the model, independent between folds (order them chain by chain).
-    values : ndarray, shape (N, d)
-        Functions at the draws: the statistics, or their Rao-Blackwellised versions.
-    probs : ndarray, shape (N, L, S)
-        From :func:`conditionals`.
-    decay : float, optional
-        Of the exponential Hamming kernel; by default the best of a grid by the error on the
-        folds left out.
-    folds : int
-    ridge : float
-        Added to the diagonal, as a fraction of its mean.
 
-    Returns
-    -------
-    rest : ndarray, shape (N, d)
-        The values with their Stein part taken off; its mean over draws is the estimate, and its
-        spread tells the error.
-    decay : float
+def _left_out(
+    states: np.ndarray, values: np.ndarray, probs: np.ndarray, decay: float
+) -> np.ndarray:
+    """Values less the Stein part fitted to the other folds, shape (N, d).
 
     Examples
     --------
-    A single site: the conditional is the model itself and nothing is left to chance.
+    A single site: the conditional is the model itself, and hardly anything is left to chance.
 
     >>> import numpy as np
     >>> x = np.array([[0], [1], [1], [0], [0], [1]])
     >>> p = np.tile([[[0.75, 0.25]]], (6, 1, 1))
-    >>> values = (x == 0).astype(float)
-    >>> rest, _ = stein_gibbs_moments(x, values, p, decay=0.1, folds=2, ridge=1e-9)
-    >>> rest.mean(axis=0).round(6).tolist()
-    [0.75]
+    >>> _left_out(x, (x == 0).astype(float), p, 0.1).round(3).ravel().tolist()
+    [0.75, 0.75, 0.75, 0.75, 0.75, 0.75]
     """
-    if decay is None:
-        decay = _best_decay(states, values, probs, folds, ridge)
-    return _left_out(states, values, probs, decay, folds, ridge), float(decay)
-
-
-def _left_out(
-    states: np.ndarray,
-    values: np.ndarray,
-    probs: np.ndarray,
-    decay: float,
-    folds: int,
-    ridge: float,
-) -> np.ndarray:
-    """Values less the Stein part fitted to the other folds, shape (N, d)."""
     everyone = np.arange(len(states))
     rest = np.empty_like(values, dtype=float)
-    for left_out in np.array_split(everyone, folds):
+    for left_out in np.array_split(everyone, FOLDS):
         fitted = np.setdiff1d(everyone, left_out)
         x, p = states[fitted], probs[fitted]
         gram = stein_gibbs_kernel(x, p, x, p, decay)
-        gram[np.diag_indices_from(gram)] += ridge * np.trace(gram) / len(gram)
+        gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
         factor = cho_factor(gram, lower=True, overwrite_a=True)
         ones = cho_solve(factor, np.ones(len(fitted)))
         solved = cho_solve(factor, values[fitted])
@@ -415,18 +325,14 @@ def _left_out(
     return rest
 
 
-def _best_decay(
-    states: np.ndarray, values: np.ndarray, probs: np.ndarray, folds: int, ridge: float
-) -> float:
+def _best_decay(states: np.ndarray, values: np.ndarray, probs: np.ndarray) -> float:
     """Decay with the least variance on left-out folds, judged on some draws and directions."""
     some = slice(0, min(len(states), 1000))
     directions = np.random.default_rng(0).normal(size=(values.shape[1], min(16, values.shape[1])))
     spread = values.std(axis=0)
     directions /= np.where(spread > 0.0, spread, np.inf)[:, None]
     noise = [
-        _left_out(states[some], values[some] @ directions, probs[some], decay, folds, ridge)
-        .var(axis=0)
-        .sum()
+        _left_out(states[some], values[some] @ directions, probs[some], decay).var(axis=0).sum()
         for decay in DECAYS
     ]
     return DECAYS[int(np.argmin(noise))]

@@ -32,7 +32,6 @@ __all__ = [
     "sample_exact",
     "sample_gibbs",
     "sample_states",
-    "sample_swendsen_wang",
     "site_tables",
 ]
 
@@ -51,19 +50,7 @@ def choose_sampler(
 ) -> SamplerName:
     """Check the name of a sampler, or choose the best for the graph and the couplings.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    J : array_like
-        Numbers, of the layout's shape.
-    sampler : {"exact", "swendsen-wang", "gibbs"} or None
-    budget : float
-        What elimination may cost, one of :class:`Budget`.
-
-    Returns
-    -------
-    str
-        Exact within the budget, else Swendsen-Wang if it applies, else Gibbs.
+    Exact where elimination is within the budget, else Swendsen-Wang if it applies, else Gibbs.
 
     Examples
     --------
@@ -95,20 +82,7 @@ def rewards_agreement(layout: PottsLayout, J: Any) -> bool:
 def sample_exact(
     layout: PottsLayout, h: Any, J: Any, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Independent exact draws by backward sampling from the elimination of the graph.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    h, J : array_like
-        Numbers, of the layout's shapes.
-    n : int
-        Number of draws.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of int64, shape (n, L)
+    """Independent exact draws (n, L) by backward sampling from the elimination of the graph.
 
     Examples
     --------
@@ -120,7 +94,8 @@ def sample_exact(
     True
     """
     plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
-    fields, couplings = _full(layout, h, J)
+    fields = _of_one_set(layout.expand_field(h), 2)
+    couplings = _of_one_set(layout.expand_coupling(J), 3)
     prepared = _prepared(plan, fields.tobytes(), couplings.tobytes())
     draws = plan.draw(prepared, n, rng)
     # Where anything is allowed at all, draws are.
@@ -139,15 +114,9 @@ def _prepared(plan: EliminationPlan, fields: bytes, couplings: bytes) -> tuple[n
 
 
 class GraphChain:
-    """Parallel Markov chains of a graph model at fixed parameters.
+    """Parallel Markov chains of a graph model at fixed parameters, of the layout's shapes.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    h, J : array_like
-        Numbers, of the layout's shapes.
-    name : {"swendsen-wang", "gibbs"}
-        With Swendsen-Wang every sweep is followed by one of Gibbs.
+    With Swendsen-Wang every sweep is followed by one of Gibbs.
 
     Examples
     --------
@@ -162,9 +131,8 @@ class GraphChain:
     def __init__(self, layout: PottsLayout, h: Any, J: Any, name: SamplerName):
         self.layout, self.h, self.J, self.name = layout, h, J, name
         self.sites = site_tables(layout, h, J)
-        clusters = name == "swendsen-wang"
-        self._clusters = _cluster_tables(layout, h, J) if clusters else _no_clusters(layout)
-        self._moves = (clusters, True)
+        self._by_cluster = name == "swendsen-wang"
+        self._clusters = _cluster_tables(layout, h, J) if self._by_cluster else _no_clusters(layout)
 
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return independent draws from the fields alone."""
@@ -180,7 +148,8 @@ class GraphChain:
         small = np.int8 if self.layout.n_states <= np.iinfo(np.int8).max else np.int16
         now = np.array(states, dtype=small, order="C")
         seeds = rng.integers(1, 2**64, size=(len(now), 4), dtype=np.uint64)
-        in_parts(sweep, len(now), now, seeds, sweeps, self._clusters, self.sites, *self._moves)
+        tables = self._clusters, self.sites, self._by_cluster
+        in_parts(sweep, len(now), now, seeds, sweeps, *tables)
         return now
 
     def energy(self, states: np.ndarray) -> np.ndarray:
@@ -188,96 +157,12 @@ class GraphChain:
         return self.layout.energy(states, self.h, self.J)
 
 
-class _ClusterChain(GraphChain):
-    """Swendsen-Wang without Gibbs sweeps between."""
-
-    def __init__(self, layout: PottsLayout, h: Any, J: Any):
-        super().__init__(layout, h, J, "swendsen-wang")
-        self._moves = (True, False)
-
-
 def sample_gibbs(
-    layout: PottsLayout,
-    h: Any,
-    J: Any,
-    n_chains: int,
-    sweeps: int,
-    rng: np.random.Generator,
-    start: np.ndarray | None = None,
+    layout: PottsLayout, h: Any, J: Any, n_chains: int, sweeps: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Last states of parallel Gibbs chains.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    h, J : array_like
-        Numbers, of the layout's shapes.
-    n_chains, sweeps : int
-        A sweep updates every site once, in order.
-    rng : numpy.random.Generator
-    start : ndarray of int, shape (n_chains, L), optional
-        First states; independent draws from the fields alone by default.
-
-    Returns
-    -------
-    ndarray of int, shape (n_chains, L)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum import graphs
-    >>> layout = PottsLayout(4, 3, graphs.ring(4), "full", "edge")
-    >>> h, J = np.zeros((4, 3)), np.full(4, 0.5)
-    >>> sample_gibbs(layout, h, J, 10, 20, np.random.default_rng(0)).shape
-    (10, 4)
-    """
+    """Last states (n_chains, L) of Gibbs chains that start from the fields alone."""
     chain = GraphChain(layout, h, J, "gibbs")
-    return chain.advance(_start(chain, n_chains, rng, start), sweeps, rng)
-
-
-def sample_swendsen_wang(
-    layout: PottsLayout,
-    h: Any,
-    J: Any,
-    n_chains: int,
-    sweeps: int,
-    rng: np.random.Generator,
-    start: np.ndarray | None = None,
-) -> np.ndarray:
-    """Last states of parallel Swendsen-Wang chains, without Gibbs sweeps between.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-        With one coupling, or one for each edge (not a matrix of them).
-    h, J : array_like
-        Numbers, of the layout's shapes; no ``J`` negative.
-    n_chains, sweeps : int
-        A sweep bonds and redraws all clusters once.
-    rng : numpy.random.Generator
-    start : ndarray of int, shape (n_chains, L), optional
-        First states; independent draws from the fields alone by default.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_chains, L)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum import graphs
-    >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "scalar", "scalar", spins=True)
-    >>> x = sample_swendsen_wang(layout, 0.1, 0.4, 10, 20, np.random.default_rng(0))
-    >>> sorted(set(x.ravel().tolist()))
-    [0, 1]
-    """
-    if not rewards_agreement(layout, J):
-        raise ValueError(
-            "J must be one number, or one for each edge, and none negative for Swendsen-Wang, got "
-            f"kind {layout.coupling_kind!r}; use sample_gibbs"
-        )
-    chain = _ClusterChain(layout, h, J)
-    return chain.advance(_start(chain, n_chains, rng, start), sweeps, rng)
+    return chain.advance(chain.start(n_chains, rng), sweeps, rng)
 
 
 def sample_states(
@@ -289,24 +174,9 @@ def sample_states(
     sweeps: int = SWEEPS,
     sampler: SamplerName | None = None,
 ) -> np.ndarray:
-    """Draws by the best sampler there is for the graph and the couplings.
+    """Draws (n, L) by the best sampler there is for the graph and the couplings, or the one named.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    h, J : array_like
-        Numbers, of the layout's shapes.
-    n : int
-        Number of draws.
-    rng : numpy.random.Generator
-    sweeps : int
-        Sweeps of each chain where draws are not exact; only its last state is kept.
-    sampler : {"exact", "swendsen-wang", "gibbs"}, optional
-        Chosen by :func:`choose_sampler` unless given.
-
-    Returns
-    -------
-    ndarray of int, shape (n, L)
+    Where they are not exact, each is the last state of a chain of so many sweeps.
 
     Examples
     --------
@@ -334,31 +204,16 @@ def sample_states(
     return draws
 
 
-def _full(layout: PottsLayout, h: Any, J: Any) -> tuple[np.ndarray, np.ndarray]:
-    fields, couplings = layout.expand(h, J)
-    if fields.ndim != 2 or couplings.ndim != 3:
+def _of_one_set(parameters: np.ndarray, n_axes: int) -> np.ndarray:
+    if parameters.ndim != n_axes:
         raise ValueError("h and J must be one set of parameters, not a batch")
-    return np.ascontiguousarray(fields), np.ascontiguousarray(couplings)
-
-
-def _start(
-    chain: GraphChain, n_chains: int, rng: np.random.Generator, start: np.ndarray | None
-) -> np.ndarray:
-    if start is None:
-        return chain.start(n_chains, rng)
-    values, shape = np.asarray(start), (n_chains, chain.layout.n_sites)
-    if values.shape != shape or values.min() < 0 or values.max() >= chain.layout.n_states:
-        raise ValueError(f"start must hold valid states of shape {shape}, got {values.shape}")
-    return np.array(values, dtype=np.int64, order="C")
+    return np.ascontiguousarray(parameters)
 
 
 def _fields(layout: PottsLayout, h: Any) -> np.ndarray:
     """Fields of all sites, (L, S), or of one where all have the same, (1, S)."""
-    fields = layout.expand_field(h)
-    if fields.ndim != 2:
-        raise ValueError("h and J must be one set of parameters, not a batch")
-    alike = layout.field_kind != "full" and layout.has_state.all()
-    return np.ascontiguousarray(fields[:1] if alike else fields)
+    fields = _of_one_set(layout.expand_field(h), 2)
+    return fields[:1] if layout.field_kind != "full" and layout.has_state.all() else fields
 
 
 @lru_cache(maxsize=16)
@@ -369,18 +224,7 @@ def _ends(layout: PottsLayout) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
-    """Tables that Gibbs sweeps read: factors, or logarithms where these spread too far.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    h, J : array_like
-        Numbers, of the layout's shapes.
-
-    Returns
-    -------
-    Sites
-    """
+    """Tables that Gibbs sweeps read: factors, or logarithms where these spread too far."""
     fields = _fields(layout, h)
     start, site, most = _ends(layout)
     powers, pairs = np.empty(0), np.empty((0, layout.n_states, layout.n_states))
@@ -394,7 +238,7 @@ def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
             return Sites(start, site, relative_factors(fields), powers, pairs, False)
     own = fields - fields.max(axis=1, keepdims=True)
     least = own.min(axis=1, where=np.isfinite(own), initial=0.0)
-    _, couplings = _full(layout, h, J)
+    couplings = _of_one_set(layout.expand_coupling(J), 3)
     table = neighbours(couplings, layout.edges, layout.n_sites).table
     pairs = table - table.max(axis=(1, 2), keepdims=True, initial=-np.inf)
     owner = np.repeat(np.arange(layout.n_sites), np.diff(start))

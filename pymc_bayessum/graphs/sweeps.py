@@ -237,8 +237,8 @@ def _swendsen_wang(x, seed, clusters, parent, pooled, weights):
 
 
 @_compiled
-def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster, by_site):
-    """Run the chains ``low .. high - 1`` in place."""
+def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster):
+    """Run the chains ``low .. high - 1`` in place: Gibbs, after clusters if ``by_cluster``."""
     n_states = sites.own.shape[1]
     n_sites = states.shape[1]
     weights = np.empty(n_states)
@@ -246,7 +246,7 @@ def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster, by_site
     parent = np.empty(n_sites if by_cluster else 0, np.uint32)
     width = 1 if clusters.fields.shape[0] == 1 else n_states
     pooled = np.empty((n_sites if by_cluster else 0, width))
-    if by_site and len(sites.powers) == 0:
+    if len(sites.powers) == 0:
         for _ in range(sweeps):
             if by_cluster:
                 for chain in range(low, high):
@@ -257,8 +257,7 @@ def sweep(low, high, states, seeds, sweeps, clusters, sites, by_cluster, by_site
         for _ in range(sweeps):
             if by_cluster:
                 _swendsen_wang(states[chain], seeds[chain], clusters, parent, pooled, weights)
-            if by_site:
-                _gibbs_counting(states[chain], seeds[chain], sites, weights, counts)
+            _gibbs_counting(states[chain], seeds[chain], sites, weights, counts)
 
 
 @_compiled

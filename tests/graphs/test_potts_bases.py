@@ -34,7 +34,6 @@ def test_belief_propagation_is_exact_on_forests(n_sites, n_states, seed):
     found = belief_propagation(*model.full, model.layout.edges)
     sites, pairs = model.marginals
     assert found.converged
-    assert found.log_z == pytest.approx(model.log_z, abs=1e-8)
     np.testing.assert_allclose(found.sites, sites, atol=1e-8)
     np.testing.assert_allclose(found.pairs, pairs, atol=1e-8)
     tree = tree_base(found.sites, found.pairs, model.layout.edges)
@@ -42,9 +41,10 @@ def test_belief_propagation_is_exact_on_forests(n_sites, n_states, seed):
 
 
 def test_belief_propagation_stays_finite_where_it_does_not_settle():
-    model = random_model(graphs.complete(6), 6, 2, 0, scale=8.0)
+    model = random_model(graphs.complete(6), 6, 2, 4, scale=8.0)
     found = belief_propagation(*model.full, model.layout.edges, max_sweeps=30)
-    assert np.isfinite(found.log_z)
+    assert not found.converged
+    assert np.isfinite(found.sites).all()
     np.testing.assert_allclose(found.pairs.sum(axis=(1, 2)), 1.0)
 
 

@@ -1,17 +1,19 @@
 import numpy as np
 import pytest
+from numba import njit
 
 from pymc_bayessum import graphs
 from pymc_bayessum.graphs.elimination import Budget
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.samplers import (
+    GraphChain,
     choose_sampler,
     sample_exact,
     sample_gibbs,
     sample_states,
-    sample_swendsen_wang,
 )
 from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.graphs.sweeps import _swendsen_wang
 
 GRID = graphs.grid(3, 3)
 POTTS = PottsLayout(9, 3, GRID, "full", "edge")
@@ -39,6 +41,26 @@ def assert_marginals(layout, h, J, x):
     assert np.mean(scores**2) < 2.0
 
 
+@njit
+def bond_and_redraw(states, seeds, sweeps, clusters):
+    n_chains, n_sites = states.shape
+    n_states = clusters.fields.shape[1]
+    parent, pooled = np.empty(n_sites, np.uint32), np.empty((n_sites, n_states))
+    weights = np.empty(n_states)
+    for chain in range(n_chains):
+        for _ in range(sweeps):
+            _swendsen_wang(states[chain], seeds[chain], clusters, parent, pooled, weights)
+
+
+def clusters_alone(layout, h, J, n, sweeps, rng, start=None):
+    """Swendsen-Wang without the Gibbs sweeps that chains make between."""
+    chain = GraphChain(layout, h, J, "swendsen-wang")
+    states = np.array(chain.start(n, rng) if start is None else start, dtype=np.int8)
+    seeds = rng.integers(1, 2**64, size=(n, 4), dtype=np.uint64)
+    bond_and_redraw(states, seeds, sweeps, chain._clusters)
+    return states
+
+
 @pytest.mark.parametrize("layout", [POTTS, SPINS, MATRIX], ids=["potts", "spins", "matrix"])
 @pytest.mark.parametrize("sampler", ["exact", "gibbs"])
 def test_any_couplings(layout, sampler):
@@ -53,7 +75,7 @@ def test_any_couplings(layout, sampler):
 def test_couplings_that_reward_agreement(layout):
     h, J = parameters(layout, sign=1)
     rng = np.random.default_rng(2)
-    assert_marginals(layout, h, J, sample_swendsen_wang(layout, h, J, 10_000, 40, rng))
+    assert_marginals(layout, h, J, clusters_alone(layout, h, J, 10_000, 40, rng))
     mixed = sample_states(layout, h, J, 10_000, rng, sweeps=25, sampler="swendsen-wang")
     assert_marginals(layout, h, J, mixed)
 
@@ -63,18 +85,19 @@ def test_clusters_mix_where_single_sites_do_not():
     layout = PottsLayout(9, 3, GRID, "none", "scalar")
     start = np.zeros((3000, 9), dtype=int)
     rng = np.random.default_rng(3)
-    x = sample_swendsen_wang(layout, None, 4.0, 3000, 60, rng, start=start)
+    x = clusters_alone(layout, None, 4.0, 3000, 60, rng, start)
     assert_marginals(layout, None, 4.0, x)
-    stuck = sample_gibbs(layout, None, 4.0, 3000, 60, rng, start=start)
+    stuck = GraphChain(layout, None, 4.0, "gibbs").advance(start, 60, rng)
     assert (stuck == 0).mean() > 0.6
 
 
 def test_strong_couplings_do_not_underflow():
     layout = PottsLayout(9, 3, GRID, "none", "scalar")
     rng = np.random.default_rng(4)
+    start = np.ones((50, 9), dtype=int)
     for x in (
-        sample_gibbs(layout, None, 2000.0, 50, 5, rng, start=np.ones((50, 9), dtype=int)),
-        sample_swendsen_wang(layout, None, 2000.0, 50, 5, rng, start=np.ones((50, 9), dtype=int)),
+        GraphChain(layout, None, 2000.0, "gibbs").advance(start, 5, rng),
+        clusters_alone(layout, None, 2000.0, 50, 5, rng, start),
     ):
         assert (x == x[:, :1]).all()
     layout = PottsLayout(9, 3, GRID, "full", "scalar")
@@ -99,7 +122,7 @@ def test_empty_graph():
     for x in (
         sample_exact(layout, h, None, 20_000, rng),
         sample_gibbs(layout, h, None, 20_000, 1, rng),
-        sample_swendsen_wang(layout, h, None, 20_000, 1, rng),
+        clusters_alone(layout, h, None, 20_000, 1, rng),
     ):
         np.testing.assert_allclose(x.mean(axis=0), np.exp(h[:, 1]), atol=0.02)
 
@@ -107,22 +130,15 @@ def test_empty_graph():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda rng: sample_swendsen_wang(POTTS, None, -np.ones(12), 2, 1, rng), "none negative"),
         (
-            lambda rng: sample_swendsen_wang(MATRIX, np.zeros(3), np.zeros((12, 3, 3)), 2, 1, rng),
-            "kind 'full'; use sample_gibbs",
+            lambda rng: sample_states(POTTS, None, -np.ones(12), 2, rng, 1, "swendsen-wang"),
+            "needs scalar or edge couplings of at least zero",
         ),
         (
-            lambda rng: sample_gibbs(
-                *(POTTS, *parameters(POTTS)), 2, 1, rng, start=np.zeros((2, 8))
+            lambda rng: sample_states(
+                *(MATRIX, np.zeros(3), np.zeros((12, 3, 3))), 2, rng, sampler="swendsen-wang"
             ),
-            r"start must hold valid states of shape \(2, 9\)",
-        ),
-        (
-            lambda rng: sample_gibbs(
-                *(SPINS, *parameters(SPINS)), 2, 1, rng, start=np.full((2, 9), -1)
-            ),
-            "start must hold valid states",
+            "needs scalar or edge couplings of at least zero",
         ),
         (lambda rng: sample_gibbs(POTTS, *parameters(POTTS), 2, -1, rng), "sweeps must not be"),
         (
