@@ -71,16 +71,6 @@ class Program(NamedTuple):
 def program(terms: tuple[Term, ...], n_nodes: int, directed: bool) -> Program:
     """Write terms for networks of n nodes as arrays.
 
-    Parameters
-    ----------
-    terms : tuple of Term
-    n_nodes : int
-    directed : bool
-
-    Returns
-    -------
-    Program
-
     Examples
     --------
     >>> from pymc_bayessum.networks.terms import edges, gwesp
@@ -246,12 +236,12 @@ def read_bit(packed, d):
 
 
 @njit(cache=True, nogil=True)
-def empty_counts(terms, n_nodes):
+def empty_counts(terms):
     """Statistics of the network without ties: only functions of degrees can count there."""
     statistics = np.zeros(len(terms.kinds))
     for t in range(len(terms.kinds)):
         if terms.kinds[t] == _OUT or terms.kinds[t] == _IN:
-            statistics[t] = n_nodes * terms.tables[terms.slots[t], 0]
+            statistics[t] = terms.n_nodes * terms.tables[terms.slots[t], 0]
     return statistics
 
 
@@ -282,7 +272,7 @@ def counts(terms, fixed, dyads, states):
     found = np.empty((len(states), len(terms.kinds)))
     layers, degrees = room(terms)
     for row in range(len(states)):
-        found[row] = empty_counts(terms, terms.n_nodes)
+        found[row] = empty_counts(terms)
         fill(terms, fixed, dyads, states[row], layers, degrees, found[row])
     return found
 

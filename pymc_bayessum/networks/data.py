@@ -11,15 +11,6 @@ __all__ = ["as_matrices", "is_directed"]
 def is_directed(observed: Any, directed: bool | None) -> bool:
     """Whether a network is directed: as said, or as its data tell.
 
-    Parameters
-    ----------
-    observed : networkx graph, array_like or list of them
-    directed : bool, optional
-
-    Returns
-    -------
-    bool
-
     Examples
     --------
     >>> is_directed([[0, 1], [0, 0]], None)
@@ -40,19 +31,10 @@ def is_directed(observed: Any, directed: bool | None) -> bool:
 
 
 def as_matrices(observed: Any, directed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Read networks, and which of their dyads are unknown.
+    """Read networks, (n, n) or (m, n, n), and which of their dyads are unknown: ties zero there.
 
-    Parameters
-    ----------
-    observed : networkx.Graph, networkx.DiGraph, array_like (n, n) or (m, n, n), or a list of graphs
-        Ties are one, no ties zero, and NaN or masked entries are unknown.
-    directed : bool
-
-    Returns
-    -------
-    ties : ndarray of int64, shape (n, n) or (m, n, n)
-        Zero where unknown.
-    missing : ndarray of bool, the same shape
+    They come as a graph, a list of graphs or an array of zeros and ones, in which NaN or masked
+    entries are unknown.
 
     Examples
     --------

@@ -25,12 +25,6 @@ class Degenerate:
 
     No draws could estimate log Z. The stand-in makes the likelihood the pseudo-likelihood,
     :math:`\sum_d \log p(y_d \mid y_{-d}; \theta)`, which is at least defined.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of the terms.
-    stand_in : DyadSum
     """
 
     names: tuple[str, ...]

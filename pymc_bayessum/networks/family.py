@@ -15,7 +15,7 @@ from pymc_bayessum.exponential.listing import ListedSum, distinct
 from pymc_bayessum.networks.changes import MOST_NODES, Program, changes, counts, program
 from pymc_bayessum.networks.dyads import DyadSum
 from pymc_bayessum.networks.listing import LISTABLE, listed
-from pymc_bayessum.networks.phases import APART, ELSEWHERE, MOST_DYADS, apart, ends, joined
+from pymc_bayessum.networks.phases import APART, ELSEWHERE, MOST_DYADS, apart, joined
 from pymc_bayessum.networks.sampler import run_chains
 from pymc_bayessum.networks.terms import Term
 from pymc_bayessum.normalizers.coordinates import Coordinates, plain
@@ -25,6 +25,12 @@ __all__ = ["NetworkFamily", "TieChain", "network_family"]
 
 #: Sweeps from a start to a draw.
 SWEEPS = 100
+#: Chains from each of the places that they are asked whether they remember.
+CHAINS = 12
+#: Proposals of such a chain, for each free dyad: it takes two to empty a full network;
+PASSES, FEWEST_PASSES = 30, 4
+#: and how many there are at most beyond the fewest.
+MOST_PROPOSALS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +102,7 @@ class NetworkFamily:
     def encode(self, networks: np.ndarray) -> np.ndarray:
         """Pack matrices (N, n, n) into states."""
         ties = np.asarray(networks)[:, self.dyads[:, 0], self.dyads[:, 1]]
-        return np.packbits(ties.astype(bool), axis=1, bitorder="little")
+        return _packed(ties.astype(bool))
 
     def ties(self, states: np.ndarray) -> np.ndarray:
         """Which free dyads are tied, zeros and ones (N, D)."""
@@ -157,7 +163,16 @@ class NetworkFamily:
         return apart(self._ends(theta, rng)) > APART
 
     def _ends(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return ends(self.program, theta, self.fixed, self.dyads, self.typical, rng)
+        """Statistics (3, chains, d) where chains from empty, full and observed networks end."""
+        size = len(self.dyads)
+        full = _packed(np.ones((1, size), bool))
+        steps = max(FEWEST_PASSES * size, min(PASSES * size, MOST_PROPOSALS))
+        found = []
+        for start in (np.zeros_like(full), full, self.typical):
+            chains = start[np.arange(CHAINS) % len(start)]
+            reached = run_chains(self.program, theta, self.fixed, self.dyads, chains, steps, rng)
+            found.append(self.statistics(reached))
+        return np.stack(found)
 
     def joined(self, anchors: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
         """Return anchors at which chains mix, and others that join sparse and dense networks."""
@@ -188,7 +203,7 @@ class NetworkFamily:
     def exact(self) -> Normalizer | None:
         """The exact normaliser: of independent ties, or a list; None where there is none."""
         if self.is_dyadic:
-            none = np.zeros((1, (len(self.dyads) + 7) // 8), np.uint8)
+            none = _packed(np.zeros((1, len(self.dyads)), bool))
             return DyadSum(self.statistics(none)[0], *distinct(self.changes(none[0])))
         return None if self.listing is None else ListedSum(*self.listing)
 
@@ -205,19 +220,8 @@ class NetworkFamily:
         .. math:: \mathrm{logit}\, p(y_{ij} = 1 \mid y_{-ij}) = \theta \cdot \delta_{ij}(y)
 
         (Strauss and Ikeda, "Pseudolikelihood estimation for social networks", 1990), with a weak
-        normal prior in units of the changes, since the best may lie at infinity.
-
-        Parameters
-        ----------
-        states : ndarray of uint8, shape (m, bytes)
-        sd : float
-            Of the prior.
-        known : ndarray of bool, shape (n, n), optional
-            Dyads to predict; all that are free by default.
-
-        Returns
-        -------
-        ndarray, shape (d,)
+        normal prior in units of the changes, since the best may lie at infinity. Dyads to predict
+        are those known, (n, n), or all that are free.
         """
         design = np.concatenate([self.changes(state) for state in states])
         ties = self.ties(states).ravel()
@@ -251,8 +255,7 @@ class TieChain:
         family = self.family
         if len(family.typical):
             return family.typical[np.arange(n) % len(family.typical)]
-        ties = rng.random((n, len(family.dyads))) < self._chances
-        return np.packbits(ties, axis=1, bitorder="little")
+        return _packed(rng.random((n, len(family.dyads))) < self._chances)
 
     def advance(self, states: np.ndarray, sweeps: int, rng: np.random.Generator) -> np.ndarray:
         """Return the states some sweeps later; a sweep proposes about every tie once."""
@@ -267,7 +270,7 @@ class TieChain:
     @cached_property
     def _chances(self) -> np.ndarray:
         """Chance of each tie in a network without others, (D,)."""
-        none = np.zeros((len(self.family.dyads) + 7) // 8, np.uint8)
+        (none,) = _packed(np.zeros((1, len(self.family.dyads)), bool))
         return expit(self.family.changes(none) @ self.theta)
 
     @cached_property
@@ -280,6 +283,11 @@ class TieChain:
         return int(max(2.0 * n_ties, self.family.n_nodes, 16))
 
 
+def _packed(ties: np.ndarray) -> np.ndarray:
+    """States, (N, bytes), of which free dyads are tied, (N, D)."""
+    return np.packbits(ties, axis=1, bitorder="little")
+
+
 def network_family(
     terms: Any,
     n_nodes: int,
@@ -288,27 +296,10 @@ def network_family(
     networks: np.ndarray | None = None,
     free: np.ndarray | None = None,
 ) -> NetworkFamily:
-    """Build the family of networks with given terms.
+    """Build the family of networks with given terms; those that cannot be told apart are named.
 
-    Parameters
-    ----------
-    terms : sequence of Term
-    n_nodes : int
-    directed : bool
-    networks : ndarray, shape (m, n, n), optional
-        Observed networks: chains start there, and they tell the value of dyads that are not free.
-    free : ndarray of bool, shape (n, n), optional
-        Dyads that may change; all by default. The others have the value they have in the first
-        network, or no tie.
-
-    Returns
-    -------
-    NetworkFamily
-
-    Raises
-    ------
-    ValueError
-        Where terms cannot be told apart on these networks; they are named.
+    Chains start at the observed networks (m, n, n). Dyads that are not free, (n, n), have the value
+    they have in the first of these, or no tie.
     """
     n_nodes = integer("n_nodes", n_nodes, 2)
     if n_nodes > MOST_NODES:
@@ -345,5 +336,4 @@ def _require_independent(family: NetworkFamily) -> None:
     rng = np.random.default_rng(0)
     density = np.linspace(0.0, 1.0, 20 + 4 * len(family.terms))
     ties = rng.random((len(density), len(family.dyads))) < density[:, None]
-    statistics = family.statistics(np.packbits(ties, axis=1, bitorder="little"))
-    require_independent(statistics, family.names, "network of the model")
+    require_independent(family.statistics(_packed(ties)), family.names, "network of the model")

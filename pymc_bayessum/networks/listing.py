@@ -18,7 +18,7 @@ LISTABLE = 21
 
 @njit(cache=True, nogil=True)
 def _walk(terms, fixed, dyads, found):
-    statistics = empty_counts(terms, terms.n_nodes)
+    statistics = empty_counts(terms)
     none = np.zeros((len(dyads) + 7) // 8, np.uint8)
     layers, degrees = room(terms)
     fill(terms, fixed, dyads, none, layers, degrees, statistics)
@@ -40,22 +40,9 @@ def _walk(terms, fixed, dyads, found):
 
 
 def listed(terms: Program, fixed: np.ndarray, dyads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """List the statistics of all networks that differ in the free dyads.
+    """List the distinct statistics (M, d) of all networks, and how many networks have each (M,).
 
-    Parameters
-    ----------
-    terms : Program
-    fixed : ndarray of int64, shape (F, 2)
-        Ties that stay.
-    dyads : ndarray of int64, shape (D, 2)
-        Dyads that may change, at most 21.
-
-    Returns
-    -------
-    statistics : ndarray, shape (M, d)
-        Distinct rows.
-    times : ndarray of float, shape (M,)
-        How many networks have each; they sum to 2^D.
+    They have the fixed ties (F, 2) and differ in the free dyads (D, 2), 2^D of them.
 
     Examples
     --------

@@ -14,17 +14,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import logit
 
-from pymc_bayessum.networks.changes import Program, counts
-from pymc_bayessum.networks.sampler import run_chains
+__all__ = ["APART", "ELSEWHERE", "MOST_DYADS", "apart", "joined"]
 
-__all__ = ["APART", "ELSEWHERE", "MOST_DYADS", "apart", "ends", "joined"]
-
-#: Chains from each start.
-CHAINS = 12
-#: Proposals of a chain, for each free dyad: it takes two to empty a full network;
-PASSES, FEWEST_PASSES = 30, 4
-#: and how many there are at most beyond the fewest.
-MOST_PROPOSALS = 100_000
 #: Standard deviations between the ends of chains that count as different places.
 APART = 4.0
 #: The same between two anchors of one posterior, where some difference is as it should be.
@@ -37,46 +28,8 @@ STEP = 1.5
 HALVINGS = 3
 
 
-def ends(
-    program: Program,
-    theta: np.ndarray,
-    fixed: np.ndarray,
-    dyads: np.ndarray,
-    typical: np.ndarray,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Return the statistics at which chains from empty, full and observed networks end.
-
-    Parameters
-    ----------
-    program : Program
-    theta : ndarray, shape (d,)
-    fixed, dyads : ndarray of int64, shapes (F, 2) and (D, 2)
-    typical : ndarray of uint8, shape (C, bytes)
-        Observed networks, packed.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray, shape (3, chains, d)
-    """
-    size = len(dyads)
-    full = np.packbits(np.ones((1, size), bool), axis=1, bitorder="little")
-    steps = max(FEWEST_PASSES * size, min(PASSES * size, MOST_PROPOSALS))
-    found = []
-    for start in (np.zeros_like(full), full, typical):
-        chains = start[np.arange(CHAINS) % len(start)]
-        reached = run_chains(program, theta, fixed, dyads, chains, steps, rng)
-        found.append(counts(program, fixed, dyads, reached))
-    return np.stack(found)
-
-
 def apart(places: np.ndarray) -> float:
-    """Return by how many sds sets of networks differ in a statistic.
-
-    Parameters
-    ----------
-    places : ndarray, shape (K, chains, d)
+    """Return by how many sds sets of networks, (K, chains, d), differ in a statistic.
 
     Examples
     --------
@@ -95,23 +48,11 @@ def apart(places: np.ndarray) -> float:
 def joined(
     anchors: np.ndarray, strays: Callable[[np.ndarray], bool], edges: int | None, n_dyads: int
 ) -> np.ndarray | None:
-    """Put anchors where chains mix, and add those of independent ties where some strayed.
+    """Put anchors (K, d) where chains mix, and add those of independent ties where some strayed.
 
-    Parameters
-    ----------
-    anchors : ndarray, shape (K, d)
-        The first, the centre, stays.
-    strays : callable
-        Whether chains at parameters remember where they began, or end far from the centre's.
-    edges : int or None
-        Which parameter is that of the ties themselves.
-    n_dyads : int
-
-    Returns
-    -------
-    ndarray, shape (L, d), or None
-        Those given where chains stray at none of them. None where they do and no parameter moves
-        the density alone.
+    The first, the centre, stays. Chains stray where they remember their beginning, or end far from
+    where those of the centre do; if they stray at no anchor, these come back as they are. None
+    where they do and no parameter (``edges`` is its place) moves the density alone.
 
     Examples
     --------

@@ -84,35 +84,9 @@ def run_chains(
     steps: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Run chains side by side.
+    """Run chains side by side, each by so many proposals from its packed state (C, bytes).
 
-    Parameters
-    ----------
-    terms : Program
-    theta : ndarray, shape (d,)
-    fixed : ndarray of int64, shape (F, 2)
-        Ties that stay.
-    dyads : ndarray of int64, shape (D, 2)
-        Dyads that may change.
-    starts : ndarray of uint8, shape (C, bytes)
-        Packed states.
-    steps : int
-        Proposals of each chain.
-    rng : numpy.random.Generator
-        Draws do not depend on the number of threads.
-
-    Returns
-    -------
-    ndarray of uint8, shape (C, bytes)
-        The last states.
-
-    Examples
-    --------
-    >>> from pymc_bayessum.networks.changes import program
-    >>> from pymc_bayessum.networks.terms import edges
-    >>> pairs, none = np.stack(np.triu_indices(5, 1), axis=1), np.empty((0, 2), np.int64)
-    >>> starts, rng = np.zeros((4, 2), np.uint8), np.random.default_rng(0)
-    >>> run_chains(program((edges(),), 5, False), np.zeros(1), none, pairs, starts, 50, rng).shape
-    (4, 2)
+    The fixed ties (F, 2) stay, the dyads (D, 2) may change. Draws do not depend on the number of
+    threads.
     """
     return run_parallel(_move_all, (terms, theta, fixed, dyads, steps), starts, rng)

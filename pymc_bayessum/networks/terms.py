@@ -103,10 +103,11 @@ class Term:
             total = (ties * ties.T).sum() / 2.0
         elif self.kind == "triangles":
             paths = ties @ ties
-            total = (paths * ties).sum() + (paths * ties.T).sum() / 3.0
-            total = total if directed else (paths * ties).sum() / 6.0
+            closed = (paths * ties).sum()
+            total = closed + (paths * ties.T).sum() / 3.0 if directed else closed / 6.0
         elif self.kind == "degrees":
-            total = self.table(len(ties))[_degrees(ties, self.direction)].sum()
+            degrees = ties.sum(axis=1 if self.direction == "out" else 0).astype(np.int64)
+            total = self.table(len(ties))[degrees].sum()
         else:
             values = (
                 self.matrix(len(ties), directed)
@@ -115,10 +116,6 @@ class Term:
             )
             total = (ties * values).sum() / (1.0 if directed else 2.0)
         return float(total)
-
-
-def _degrees(ties: np.ndarray, direction: Direction) -> np.ndarray:
-    return ties.sum(axis=1 if direction == "out" else 0).astype(np.int64)
 
 
 def edges() -> Term:
