@@ -101,21 +101,8 @@ def centring(
 ) -> Centring:
     """Centre at the frequencies of data, and scale by how the log-posterior bends there.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    sites : ndarray, shape (L, S)
-        Frequencies of states in the data.
-    pairs : ndarray, shape (E, S, S)
-        Frequencies of pairs.
-    n_rows : float
-        Number of rows, or the sum of their weights.
-    precision : ndarray, shape (d,)
-        Of the prior.
-
-    Returns
-    -------
-    Centring
+    Frequencies are those of sites (L, S) and pairs (E, S, S) in so many rows, or such a sum of
+    their weights; the precision (d,) is that of the prior.
     """
     # States that were not seen are rare, not impossible.
     pooled = sites.mean(axis=0)

@@ -149,28 +149,18 @@ class ChainClimb:
 def pearson(
     layout: PottsLayout, one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray]
 ) -> float:
-    """Correlate the connected statistics of edges between two sets of marginals.
+    """Correlate the connected statistics of edges between two sets of marginals, sites and pairs.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    one, two : pair of ndarray, shapes (L, S) and (E, S, S)
-
-    Returns
-    -------
-    float
-        Zero where one of them has nothing that varies.
+    Zero where one of them has nothing that varies.
     """
     first, second = layout.edges.T
     parts = [
         (pairs - sites[first, :, None] * sites[second, None, :]).ravel()
         for sites, pairs in (one, two)
     ]
-    centred = [part - part.mean() for part in parts]
-    norms = [float(np.sqrt(part @ part)) for part in centred]
-    if not all(norm > 1e-12 for norm in norms):
+    if not all(np.linalg.norm(part - part.mean()) > 1e-12 for part in parts):
         return 0.0
-    return float(centred[0] @ centred[1]) / (norms[0] * norms[1])
+    return float(np.corrcoef(parts)[0, 1])
 
 
 class _Chains:
@@ -244,19 +234,7 @@ def _look(
 
 
 def looked_at(target: Posterior, start: ChainClimb, rng: np.random.Generator) -> ChainClimb:
-    """Say how far the mode is from where a climb starts.
-
-    Parameters
-    ----------
-    target : Posterior
-    start : ChainClimb
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ChainClimb
-        The same, with its error.
-    """
+    """Say how far the mode is from where a climb starts: the same, with its error."""
     states, error, news = _look(target, start.theta, start.states, start.step, rng)
     return replace(start, states=states, error=error, pearson=news["pearson"])
 
@@ -269,22 +247,10 @@ def climb_by_chains(
     max_rounds: int,
     report: Callable[[str], None] = lambda news: None,
 ) -> ChainClimb:
-    """Climb until the slope that is left is small, round by round.
+    """Climb until the slope that is left is small, round by round, to the best place seen.
 
-    Parameters
-    ----------
-    target : Posterior
-    start : ChainClimb
-        With its error, as :func:`looked_at` returns it.
-    rng : numpy.random.Generator
-    max_rounds : int
-    report : callable
-        Told the news of each round in words.
-
-    Returns
-    -------
-    ChainClimb
-        The best place that was seen.
+    The start has its error, as :func:`looked_at` returns it; the news of each round are reported
+    in words.
     """
     best = start
     for _ in range(max_rounds):
@@ -295,13 +261,8 @@ def climb_by_chains(
         except KeyboardInterrupt:
             told = f"the best of {len(best.history)} rounds is .partial"
             raise Interrupted(told, best) from None
-        entry = {
-            "step": best.step,
-            "error": error,
-            **news,
-            "seconds": time.perf_counter() - began,
-        }
-        history = (*best.history, entry)
+        seconds = time.perf_counter() - began
+        history = (*best.history, {"step": best.step, "error": error, **news, "seconds": seconds})
         report(f"slope left {error:.2f} sd, Pearson {news['pearson']:.3f}")
         if not error < WORSE * best.error:
             best = replace(best, step=best.step / 4.0, history=history)

@@ -70,12 +70,7 @@ class CurveRule(Curve):
 
 @dataclass(frozen=True)
 class FixedNormalizer:
-    """Normaliser of labels whose fields and couplings are numbers: a constant, taken as zero.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    """
+    """Normaliser of labels whose fields and couplings are numbers: a constant, taken as zero."""
 
     layout: PottsLayout
 
@@ -145,23 +140,8 @@ def hidden_rule(
 ) -> GraphNormalizer:
     """Build the normaliser of labels that are not observed, from the prior of their coupling.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    draws : ndarray, shape (K, d), or None
-        Of the prior of the model's parameters; None where it cannot be drawn from.
-    rng : None, int or numpy.random.Generator
-        The same curve is found every time by default.
-    progressbar : bool
-
-    Returns
-    -------
-    FixedNormalizer or CurveRule
-
-    Raises
-    ------
-    ValueError
-        Where more is free than one coupling, or its prior cannot be drawn from.
+    Draws of the prior of theta, (K, d), say which it is; it is refused where more is free than one
+    coupling, or where its prior cannot be drawn from (None).
     """
     if draws is not None and not np.ptp(draws, axis=0).any():
         return FixedNormalizer(layout)

@@ -36,29 +36,11 @@ def default_rule(
     rng: Any = 0,
     progressbar: bool = True,
 ) -> AnchoredRule:
-    """Build an anchored normaliser from observed data.
+    """Build an anchored normaliser from observed rows (n, L), in the alphabet of the layout.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    observed : array_like of int, shape (n, L)
-        Rows in the alphabet of the layout.
-    h, J : TensorVariable or array_like, optional
-        The model's parameters, of the layout's shapes. Their prior is drawn from to find out how
-        many free parameters there are and about where; without them all parameters of the layout
-        are free, with vague priors.
-    rng : None, int or numpy.random.Generator
-        The same anchors are built every time by default.
-    progressbar : bool
-
-    Returns
-    -------
-    AnchoredRule
-
-    Raises
-    ------
-    ValueError
-        When there is no observed row to anchor at.
+    The prior of ``h`` and ``J``, symbolic or not, is drawn from to find out how many free
+    parameters there are and about where; without them all parameters of the layout are free, with
+    vague priors. The same anchors are built every time by default.
 
     Examples
     --------
@@ -123,15 +105,6 @@ def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:
 
 def prior_parameters(layout: PottsLayout, h: Any, J: Any) -> np.ndarray | None:
     """Draw theta from the model's prior, shape (K, d); None where that is not possible.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    h, J : TensorVariable or array_like, or None
-
-    Returns
-    -------
-    ndarray or None
 
     Examples
     --------

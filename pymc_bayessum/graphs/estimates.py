@@ -39,24 +39,9 @@ def model_layout(
     n_states: int | None = None,
     observed: Any = None,
 ) -> tuple[PottsLayout, np.ndarray]:
-    """Layout and parameter vector of a model given by numbers.
+    """Layout and parameter vector (d,) of a model given by numbers, as for ``Potts`` or ``Ising``.
 
-    Parameters
-    ----------
-    h, J : array_like or None
-        As for ``Potts`` (or ``Ising``), no batch dimensions.
-    edges : array_like of int, shape (E, 2), or networkx.Graph
-    ising : bool
-        Spins -1/+1 instead of states 0 .. S-1.
-    n_sites, n_states : int, optional
-        Where the shapes do not tell.
-    observed : array_like, shape (n, L), optional
-        Data, only its shape is used.
-
-    Returns
-    -------
-    layout : PottsLayout
-    theta : ndarray, shape (d,)
+    Sizes are those given where the shapes do not tell; of observed data only the shape is used.
     """
     if ising:
         layout, h, J = ising_layout(h, J, edges, n_sites=n_sites, observed=observed)

@@ -14,18 +14,8 @@ def ranked_labels(layout: PottsLayout, data: np.ndarray) -> np.ndarray:
 
     Several columns are ranked along their first principal direction, turned so that the first
     column increases. Each site counts together with its neighbours: their mean has less noise,
-    and labels that agree with their neighbours are what hidden labels are about.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    data : ndarray, shape (L, C)
-        NaN where nothing was observed.
-
-    Returns
-    -------
-    ndarray of int64, shape (L,)
-        States 0 .. S-1.
+    and labels that agree with their neighbours are what hidden labels are about. Data (L, C) are
+    NaN where nothing was observed; labels are states 0 .. S-1.
 
     Examples
     --------

@@ -24,18 +24,8 @@ LEAST_SHARE, LEAST_ERRORS = 0.05, 5.0
 def memory(chain: GraphChain, sweeps: int, rng: np.random.Generator) -> tuple[float, float, bool]:
     """Compare where chains end with where they were half way, their own way and that of others.
 
-    Parameters
-    ----------
-    chain : GraphChain
-    sweeps : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    own, others : float
-        Share of sites on which an end agrees with its own half way, and with that of others.
-    remembers : bool
-        Whether the two differ by more than chance.
+    Return the shares of sites on which an end agrees with its own half way and with that of others,
+    and whether the two differ by more than chance.
 
     Examples
     --------
@@ -83,16 +73,7 @@ def _watched(
 
 
 def warn_of_memory(layout: PottsLayout, h: np.ndarray, J: np.ndarray, sweeps: int) -> None:
-    """Warn where chains still know after half of their sweeps where they were before.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    h, J : ndarray
-        Of the layout's shapes.
-    sweeps : int
-        Sweeps after which the state of a chain is taken for a draw.
-    """
+    """Warn where chains still know after half of their sweeps where they were before."""
     name = choose_sampler(layout, J, None, Budget.DRAWS)
     seen = None if name == "exact" else _watched(layout, h.tobytes(), J.tobytes(), name, sweeps)
     if seen is not None and seen[2]:

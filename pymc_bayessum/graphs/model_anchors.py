@@ -21,13 +21,7 @@ __all__ = ["PottsAnchors"]
 class PottsAnchors:
     """Anchors of a model by its data, and a curve over its coupling where labels are hidden.
 
-    Attributes
-    ----------
-    layout : PottsLayout
-    draws : ndarray, shape (K, d), or None
-        Of the prior.
-    random_seed : None, int or numpy.random.Generator
-    progressbar : bool
+    Draws (K, d) of the prior say which parameters are free; without them all are.
 
     Examples
     --------

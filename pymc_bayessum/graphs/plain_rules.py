@@ -39,14 +39,7 @@ class GraphRuleSum(RuleSum):
 
 @dataclass(frozen=True, eq=False)
 class RuleNormalizer:
-    """A plain rule over the states of a graph as its normaliser.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    rule : Rule
-        With nodes (N, L) in the alphabet of the layout.
-    """
+    """A plain rule over the states of a graph, its nodes (N, L), as the graph's normaliser."""
 
     layout: PottsLayout
     rule: Rule
