@@ -35,8 +35,11 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def _c_backend(request):
-    """Give the compiler to those who ask for it."""
+def _c_backend(request, monkeypatch):
+    """Give the compiler to those who ask for it; processes that a test starts ask their flags."""
     asked = request.node.get_closest_marker("c_backend") is not None
+    if not asked:
+        flags = [os.environ.get("PYTENSOR_FLAGS", ""), "cxx="]
+        monkeypatch.setenv("PYTENSOR_FLAGS", ",".join(filter(None, flags)))
     with pytensor.config.change_flags(cxx=COMPILER if asked else ""):
         yield

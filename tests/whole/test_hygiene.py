@@ -58,7 +58,7 @@ def test_two_processes_at_once_from_a_read_only_installation(tmp_path):
         "HOME": "/dev/null",
         "XDG_CACHE_HOME": "/dev/null",
         "PYTHONPATH": str(home),
-        "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
+        "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'},cxx=",
     }
     environment.pop("NUMBA_CACHE_DIR", None)
     command = [sys.executable, "-O", "-X", "dev", "-c", SMOKE, str(home)]
