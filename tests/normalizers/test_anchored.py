@@ -170,6 +170,19 @@ def test_a_curve_of_a_family_of_one_parameter():
     assert high - low == pytest.approx(10 * np.log((1 + np.exp(2.0)) / 2), abs=0.3)
 
 
+def test_bits_of_which_seven_in_ten_were_set():
+    data, mode = Data(np.array([7.0]), 100), np.log(7 / 3)
+    vague, close = (NormalPrior(np.zeros(1), np.eye(1) * part) for part in (0.01, 1.0))
+    where = np.zeros(1)
+    found = climb(Bits(), data, plain(1), vague, where, n=2000, rng=np.random.default_rng(0))
+    assert found.converged
+    assert found.point == pytest.approx(mode, abs=0.01)
+    how = {"progressbar": False, "rng": np.random.default_rng(0)}
+    rule = default_anchored(Bits(), data, plain(1), close, **how)
+    assert len(rule.anchors) == 3
+    assert rule.centre == pytest.approx(mode, abs=0.05)
+
+
 class OneSlowBit:
     """Twelve bits of which the first turns over in one sweep of ten, and the others in each."""
 

@@ -146,7 +146,7 @@ class Anchorage:
 
 
 def resolved(normalizer: Any, value: Any) -> tuple[Any, Any]:
-    """Return the normaliser that a value has, be it an anchorage's, and the value."""
+    """Return the normaliser for a value, from an anchorage where it is one, and the value."""
     if isinstance(normalizer, Anchorage):
         return normalizer.of(pt.as_tensor_variable(value))
     return normalizer, value

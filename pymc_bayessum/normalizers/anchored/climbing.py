@@ -95,18 +95,13 @@ def climb[A: Anchored](
 
     Parameters
     ----------
-    family : Family
-    data : Data
-    coordinates : Coordinates
-    prior : NormalPrior
+    family, n, rng, moments, n_moments, coordinates, n_chains, kind
+        Of each anchor, as for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; unless
+        given, as many draws for the mean as its error asks for.
+    data, prior
+        What the posterior is made of.
     start : ndarray, shape (r,)
         Coordinates of the first anchor.
-    n : int
-        Draws at each anchor.
-    rng : numpy.random.Generator
-    moments, n_moments, kind
-        As for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; unless given, as many
-        draws for the mean as its error asks for.
     max_anchors : int
     tolerance : float
         Error of the mode, in posterior sds, that draws at the last anchor may add.
@@ -114,30 +109,8 @@ def climb[A: Anchored](
         Largest V of a step.
     chains : ndarray, shape (C, ...), optional
         First states of the chains of the first anchor.
-    n_chains : int, optional
     report : callable, optional
         Told what goes on.
-
-    Returns
-    -------
-    Climb
-
-    Examples
-    --------
-    Ten bits with one common parameter, of which 700 in 100 rows were set:
-
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> vague = NormalPrior(np.zeros(1), np.eye(1) / 100)
-    >>> found = climb(Bits(), Data(np.array([7.0]), 100), plain(1), vague, np.zeros(1), n=2000,
-    ...               rng=np.random.default_rng(0))
-    >>> found.converged, bool(abs(found.point[0] - np.log(7 / 3)) < 0.01)
-    (True, True)
     """
     target = coordinates.select @ data.mean
     point = np.array(start, dtype=float)

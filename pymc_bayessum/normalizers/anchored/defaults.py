@@ -137,41 +137,19 @@ def default_anchored[A: Anchored](
 
     Parameters
     ----------
-    family : Family
-    data : Data
+    family, rng, executor, kind
+        As for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; the executor takes draws
+        at points of a posterior of many parameters, too.
+    data, prior
+        What the posterior is made of.
     coordinates : Coordinates
         Of the parameters that are free.
-    prior : NormalPrior
     start : ndarray, shape (r,), optional
         Where the climb to the mode begins, for example the mode of a pseudo-likelihood; the prior
         mean by default.
-    rng : numpy.random.Generator
     chains : ndarray, shape (C, ...), optional
         First states of chains: observed ones are as good as any.
     progressbar : bool
-    executor : concurrent.futures.Executor, optional
-        For draws at several anchors, or at points of a posterior of many parameters.
-    kind : type
-        What to build: a wing's own kind of :class:`Anchored`.
-
-    Returns
-    -------
-    Anchored
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> rule = default_anchored(Bits(), Data(np.array([7.0]), 100), plain(1),
-    ...                         NormalPrior(np.zeros(1), np.eye(1)), progressbar=False,
-    ...                         rng=np.random.default_rng(0))
-    >>> len(rule.anchors), bool(abs(rule.centre[0] - np.log(7 / 3)) < 0.05)
-    (3, True)
     """
     if coordinates.size == 0:
         # Nothing is free: one anchor where the parameters are.

@@ -63,24 +63,13 @@ def chains_for(states: np.ndarray) -> int:
 
 
 class Walk:
-    """Draws at one parameter value; more of them whenever asked. The first wait for burn-in.
+    """Draws at one parameter value (d,); more of them whenever asked. The first wait for burn-in.
 
-    Parameters
-    ----------
-    family : Family
-    theta : ndarray, shape (d,)
-    coordinates : Coordinates
-        In which statistics are kept.
-    rng : numpy.random.Generator
-    start : ndarray, shape (C, ...), optional
-        First states of the chains (repeated as needed).
-    n_chains : int
-        Chains, or draws at a time where the family draws independently.
-    means : str, optional
-        How the mean of the statistics will be told, see :func:`.moment_method`: what that takes
-        is kept, means over sets of chains or all states after all.
-    curvature : int
-        Number of draws whose second moments are summed up, kept or not.
+    Statistics are kept in coordinates. Chains begin at ``start`` (C, ...), repeated as needed;
+    where the family draws independently ``n_chains`` is the number of draws at a time. ``means``
+    says how the mean of the statistics will be told, see :func:`.moment_method`: what that takes is
+    kept, means over sets of chains or all states after all. Second moments of as many draws as
+    ``curvature`` says are summed up, kept or not.
 
     Attributes
     ----------

@@ -146,15 +146,10 @@ class Anchored:
         return now, now - self.coordinates.of(self.centre)
 
     def log_z_at(self, xp: Any, theta: Any) -> Any:
-        """Log Z of parameter thetas (..., d): convex, and finite for all that it can read.
+        """Log Z of parameter vectors (..., d): convex, and finite for all that it can read.
 
-        Parameters
-        ----------
-        xp : module
-            ``numpy`` or ``pytensor.tensor``.
-        theta : array_like or TensorVariable, shape (..., d)
-            A rule for an affine family of parameters gives +inf outside of that family; symbolic,
-            it raises there and says what to do.
+        A rule for an affine family of parameters gives +inf outside of that family in ``numpy``; in
+        ``pytensor.tensor`` it raises there and says what to do.
         """
         now, step = self._coordinates(xp, theta)
         if xp is pt:
@@ -440,12 +435,12 @@ def combined[A: Anchored](
     n_tests: int,
     *,
     rng: np.random.Generator,
-    constant: bool = False,
-    kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
+    constant: bool,
+    kind: type[A],
 ) -> A:
     """Build a normaliser from walks at its anchors, that of the centre first.
 
-    So many draws of each, at most, are in the rule and held out; what else there is, is that of
+    So many draws of each, at most, are in the rule and held out; the other arguments are those of
     :func:`anchored`.
     """
     family, coordinates = walks[0].family, walks[0].coordinates
