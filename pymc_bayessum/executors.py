@@ -25,14 +25,8 @@ def in_order[T, R](
     """Yield the results of a function, in the order of its arguments.
 
     Everything is handed to the executor at once. Should its workers die, which ends a process pool
-    for good, what they had not finished is computed here.
-
-    Parameters
-    ----------
-    function : callable
-    items : sequence
-    executor : concurrent.futures.Executor, optional
-        Without one all is computed here, each result when it is asked for.
+    for good, what they had not finished is computed here. Without an executor all is, each result
+    when it is asked for.
 
     Examples
     --------

@@ -13,20 +13,10 @@ __all__ = ["progress"]
 def progress(
     title: str, shown: bool | None = True, total: int | None = None
 ) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on standard error; yields a function that is told of each step.
+    """Show a progress bar on standard error, or with None where that is a terminal.
 
-    Parameters
-    ----------
-    title : str
-    shown : bool, optional
-        None for a bar where standard error is a terminal.
-    total : int, optional
-        Number of steps; where it is not known the bar runs, and its clock, until the end.
-
-    Yields
-    ------
-    callable
-        Takes news in words, and counts one step.
+    Yields a function that takes news in words, and counts one step. Where the total of steps is not
+    known the bar runs, and its clock, until the end.
 
     Examples
     --------

@@ -21,6 +21,11 @@ def _pool() -> tuple[ThreadPoolExecutor, int]:
     return ThreadPoolExecutor(count), count
 
 
+if hasattr(os, "register_at_fork"):
+    # Threads do not survive a fork: a process that has inherited the pool would wait for ever.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 def _alone() -> bool:
     """Whether there are no further cores: no second one, or this is one of the threads."""
     return _pool()[1] == 1 or getattr(_inside, "pool", False)
@@ -30,11 +35,6 @@ def in_threads[T, R](work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Call ``work`` on every item, and yield the results in their order.
 
     What is called from there stays in its thread.
-
-    Parameters
-    ----------
-    work : callable
-    items : iterable
 
     Examples
     --------
@@ -51,12 +51,6 @@ def in_threads[T, R](work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
 def in_parts(run: Callable[..., Any], n: int, *arguments: Any) -> None:
     """Call ``run(first, last, *arguments)`` on parts of 0 .. n-1, one for each core.
-
-    Parameters
-    ----------
-    run : callable
-    n : int
-    *arguments
 
     Examples
     --------

@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_bayessum.normalizers.anchored.errors import HeldOut
+from pymc_bayessum.normalizers.anchored.errors import HeldOut, Precision
 from pymc_bayessum.normalizers.anchored.mixture import Nodes
 from pymc_bayessum.normalizers.anchored.moments import Moments
 from pymc_bayessum.normalizers.anchored.rule import Anchored, Slope
-from pymc_bayessum.normalizers.anchored.target import Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import Family, LogConstant
 
@@ -39,14 +38,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 def as_dataset(rule: Anchored) -> xr.Dataset:
     """Write a normaliser out, all but its family, which is the model's.
 
-    Parameters
-    ----------
-    rule : Anchored
-
-    Returns
-    -------
-    Dataset
-        Arrays as variables, numbers and words as attributes.
+    Arrays are variables, numbers and words attributes.
     """
     values = {name: getattr(rule, name) for name in PLAIN}
     for name, kind in PARTS.items():
@@ -68,23 +60,9 @@ def as_dataset(rule: Anchored) -> xr.Dataset:
 
 
 def as_fields(dataset: xr.Dataset, family: Family) -> dict[str, Any]:
-    """Read what :func:`as_dataset` wrote.
+    """Read what :func:`as_dataset` wrote: the fields of :class:`~.Anchored`, all but the family.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    family : Family
-        Of the model.
-
-    Returns
-    -------
-    dict
-        Fields of :class:`~.Anchored`, all but the family.
-
-    Raises
-    ------
-    ValueError
-        Where something is missing, or the anchors were built for another family.
+    Raises where something is missing, or the anchors were built for another family.
     """
     values: dict[str, Any] = {str(name): dataset[name].values for name in dataset.data_vars}
     values |= {str(name): value for name, value in dataset.attrs.items()}

@@ -15,16 +15,9 @@ PRIOR_DRAWS = 200
 
 
 def prior_draws(parameters: Sequence[Any]) -> list[Any] | None:
-    """Draw parameters from their prior together; None where that is not possible.
+    """Draw parameters (K, ...) from their prior together; None where that is not possible.
 
-    Parameters
-    ----------
-    parameters : sequence of TensorVariable or array_like
-        Numbers stay what they are.
-
-    Returns
-    -------
-    list of ndarray, shapes (K, ...), or None
+    Numbers stay what they are.
 
     Examples
     --------

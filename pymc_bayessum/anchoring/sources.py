@@ -12,18 +12,9 @@ __all__ = ["anchored_at_other_data"]
 def anchored_at_other_data(tree: xr.DataTree, model: pm.Model) -> tuple[str, str]:
     """Say where draws, or the model, are anchored at other data than the model's.
 
-    Parameters
-    ----------
-    tree : DataTree
-        With a group ``anchors`` as :func:`~pymc_bayessum.keep_anchors` writes it, or without.
-    model : pm.Model
-
-    Returns
-    -------
-    doubt : str
-        Of the draws: the model's own log Z is not the one that they were made with.
-    note : str
-        Of the model: what it is anchored at was chosen.
+    A doubt of the draws, whose tree tells with what :func:`~pymc_bayessum.keep_anchors` wrote that
+    the model's own log Z is not the one that they were made with; and a note of the model, where
+    what it is anchored at was chosen. Both are empty where there is nothing to say.
     """
     kept = tree["anchors"].children if "anchors" in tree.children else {}
     doubts, notes = [], []

@@ -17,16 +17,7 @@ __all__ = ["Anchorable", "anchorable"]
 
 @dataclass(frozen=True, eq=False)
 class Anchorable:
-    """A variable with a normaliser to anchor.
-
-    Attributes
-    ----------
-    name : str
-    node : Apply
-        Where its Op is applied.
-    data : ndarray, optional
-        Observed, where they are and are known.
-    """
+    """A variable with a normaliser to anchor: where its Op is applied, and its data, if known."""
 
     name: str
     node: Apply
@@ -57,10 +48,6 @@ class Anchorable:
 
 def anchorable(model: pm.Model) -> Iterator[Anchorable]:
     """Yield the variables of a model that have a normaliser to anchor.
-
-    Parameters
-    ----------
-    model : pm.Model
 
     Examples
     --------

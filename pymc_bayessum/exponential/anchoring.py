@@ -36,11 +36,7 @@ EACH = 4000
 class Prior(NamedTuple):
     """What is known of parameters a priori.
 
-    Attributes
-    ----------
-    draws : ndarray, shape (K, ..., d), or None
-    n_batch : int
-        Leading dimensions of one parameter array.
+    Draws (K, ..., d) where there are any, and the number of leading dimensions of one of them.
     """
 
     draws: np.ndarray | None
@@ -48,11 +44,7 @@ class Prior(NamedTuple):
 
 
 def prior_of(theta: Any) -> Prior:
-    """Draw from the prior of a model's parameters.
-
-    Parameters
-    ----------
-    theta : TensorVariable or array_like, shape (..., d)
+    """Draw from the prior of a model's parameters (..., d).
 
     Examples
     --------
@@ -73,16 +65,7 @@ def prior_of(theta: Any) -> Prior:
 
 @dataclass(frozen=True, eq=False)
 class Anchors[F: Family]:
-    """How a model is anchored at data that are not known before it is asked.
-
-    Attributes
-    ----------
-    family : Family
-    prior : Prior
-        Of the parameters.
-    random_seed : None, int or numpy.random.Generator
-    progressbar : bool
-    """
+    """How a model is anchored at data that are not known before it is asked."""
 
     family: F
     prior: Prior = field(repr=False)
@@ -100,29 +83,13 @@ def anchor_family(
     about: Prior,
     *,
     rng: np.random.Generator,
-    each: int | None = None,
     progressbar: bool = True,
     executor: Executor | None = None,
 ) -> Anchored:
-    """Anchor a normaliser near the posterior of a model.
+    """Anchor a normaliser near the posterior of a model, from its prior and its data.
 
-    Parameters
-    ----------
-    family : Family
-    statistics : ndarray, shape (..., d)
-        Of the observed states.
-    about : Prior
-        Of the model's parameters; their leading dimensions are the last ones of ``statistics``.
-    rng : numpy.random.Generator
-    each : int, optional
-        Draws at each anchor; by default as many as the target error asks for.
-    progressbar : bool
-    executor : concurrent.futures.Executor, optional
-        For draws at several anchors.
-
-    Returns
-    -------
-    Anchored
+    Statistics (..., d) are those of the observed states; leading dimensions of the parameters are
+    the last ones of these. Of a few parameters each group of rows has anchors of its own.
     """
     size = statistics.shape[-1]
     draws = about.draws
@@ -136,8 +103,7 @@ def anchor_family(
     if hasattr(family, "pseudo_mode") and coordinates.size and family.typical is not None:
         start = coordinates.of(family.pseudo_mode(family.typical))
     typical = family.typical
-    grouped = len(groups) > 1 or each is not None
-    if not grouped or not 0 < coordinates.size <= FEW_PARAMETERS:
+    if len(groups) == 1 or not 0 < coordinates.size <= FEW_PARAMETERS:
         return default_anchored(
             family,
             pooled,
@@ -149,7 +115,6 @@ def anchor_family(
             progressbar=progressbar,
             executor=executor,
         )
-    each = EACH if each is None else each
     with progress("Anchoring the normaliser", progressbar) as report:
         points, converged = [], True
         for number, data in enumerate(_spread(groups)):
@@ -159,8 +124,8 @@ def anchor_family(
                 coordinates,
                 prior,
                 start,
-                n=each,
-                n_moments=each,
+                n=EACH,
+                n_moments=EACH,
                 rng=rng,
                 chains=typical,
             )
@@ -170,8 +135,8 @@ def anchor_family(
         rule: Anchored = anchored(
             family,
             coordinates.parameters(np.stack(points)),
-            n=each * len(points),
-            n_moments=5 * each,
+            n=EACH * len(points),
+            n_moments=5 * EACH,
             coordinates=coordinates,
             start=mode.rule.states,
             rng=rng,
@@ -202,8 +167,6 @@ def _groups(statistics: np.ndarray, about: Prior) -> list[Data]:
     """Return data of each set of rows that share their parameters, as prior draws tell."""
     size = statistics.shape[-1]
     draws, n_batch = about
-    if n_batch == 0:
-        return [Data(statistics.reshape(-1, size).mean(axis=0), statistics.size // size)]
     batch = statistics.shape[-1 - n_batch : -1]
     if draws is None:
         label = np.arange(int(np.prod(batch)))

@@ -13,15 +13,7 @@ __all__ = ["ProposalChain", "SiteChain", "compiled_metropolis"]
 
 
 class SiteChain:
-    """Parallel Gibbs chains that evaluate the statistics of all states of a site.
-
-    Parameters
-    ----------
-    statistics : callable
-        Of states (N, L), returns (N, d).
-    sites, n_states : int
-    theta : ndarray, shape (d,)
-    """
+    """Parallel Gibbs chains that evaluate the statistics (N, d) of all states (N, L) of a site."""
 
     name = "gibbs"
 
@@ -51,10 +43,6 @@ class SiteChain:
                 states[:, site] = np.argmax(energy + rng.gumbel(size=energy.shape), axis=1)
         return states
 
-    def energy(self, states: np.ndarray) -> np.ndarray:
-        """Return ``theta . phi`` of states, (N,)."""
-        return self.statistics(states) @ self.theta
-
 
 def _metropolis(propose, statistics, theta, states, steps, rng):
     for chain in range(len(states)):
@@ -82,19 +70,8 @@ def compiled_metropolis(
 ) -> Callable[..., None] | None:
     """Compile Metropolis steps with a user's functions, or return None where numba cannot.
 
-    Parameters
-    ----------
-    propose : callable
-        Of one state and a generator, returns a state; it must be as likely to return.
-    statistics : callable
-        Of states (N, L), returns (N, d).
-    state : ndarray, shape (L,)
-        One to try it on.
-    n_statistics : int
-
-    Returns
-    -------
-    callable or None
+    A proposal, of one state and a generator, must be as likely to return. The state given is one
+    to try it on.
     """
     # What others compiled themselves is taken as it is.
     quick: Any = [f if hasattr(f, "py_func") else njit(f) for f in (propose, statistics)]
@@ -109,17 +86,9 @@ def compiled_metropolis(
 
 
 class ProposalChain:
-    """Parallel Metropolis chains with a user's symmetric proposal.
+    """Parallel Metropolis chains with a user's symmetric proposal, from first states (C, L).
 
-    Parameters
-    ----------
-    propose, statistics : callable
-        As for :func:`compiled_metropolis`.
-    first : ndarray, shape (C, L)
-        States to start from.
-    theta : ndarray, shape (d,)
-    compiled : callable or None
-        From :func:`compiled_metropolis`.
+    Where :func:`compiled_metropolis` could compile the steps, by these.
     """
 
     name = "metropolis"
@@ -153,7 +122,3 @@ class ProposalChain:
             taken = rng.random(len(states)) < np.exp(np.minimum(other - energy, 0.0))
             states[taken], energy[taken] = proposed[taken], other[taken]
         return states
-
-    def energy(self, states: np.ndarray) -> np.ndarray:
-        """Return ``theta . phi`` of states, (N,)."""
-        return self.statistics(states) @ self.theta

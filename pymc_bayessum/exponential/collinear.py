@@ -11,20 +11,9 @@ TOLERANCE = 1e-9
 
 
 def require_independent(statistics: np.ndarray, names: Sequence[str], states: str) -> None:
-    """Raise where statistics are constant or tied by a linear identity, and say which.
+    """Raise where statistics (N, d) are constant or tied by a linear identity, and say which.
 
-    Parameters
-    ----------
-    statistics : ndarray, shape (N, d)
-        Of states varied enough to show every direction.
-    names : sequence of str
-        Of the statistics.
-    states : str
-        What the states are called.
-
-    Raises
-    ------
-    ValueError
+    They are those of states varied enough to show every direction, which have a name in the text.
 
     Examples
     --------

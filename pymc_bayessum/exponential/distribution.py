@@ -175,16 +175,7 @@ def _no_normalizer(family: Any) -> str:
 
 
 def as_theta(theta: Any, family: Any) -> TensorVariable:
-    """Check the parameters against the family's statistics, and make them a tensor.
-
-    Parameters
-    ----------
-    theta : tensor_like, shape (..., d), or sequence of d scalars
-    family : Family
-
-    Returns
-    -------
-    TensorVariable
+    """Check parameters, (..., d) or d scalars, against the family's statistics; make them a tensor.
 
     Examples
     --------
@@ -220,15 +211,7 @@ def as_theta(theta: Any, family: Any) -> TensorVariable:
 
 
 def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> None:
-    """Raise where parameters are neither one vector nor one for each observed state.
-
-    Parameters
-    ----------
-    name : str
-        Of the variable.
-    theta : TensorVariable, shape (..., d)
-    batch : tuple of int
-        Leading shape of the observed states.
+    """Raise where parameters (..., d) are neither one vector nor one for each observed state.
 
     Examples
     --------
@@ -267,15 +250,7 @@ def _numbers(observed: Any) -> np.ndarray | None:
 def choose_normalizer(family: Any, normalizer: Any) -> Any:
     """Find the normaliser of a model where that needs no data: the one given, or the exact one.
 
-    Parameters
-    ----------
-    family : Family
-    normalizer : None, "exact", "anchored", Normalizer or Anchorage
-
-    Returns
-    -------
-    Normalizer, Anchorage or None
-        None where it has to be anchored.
+    None where it has to be anchored.
     """
     if isinstance(normalizer, Normalizer | Anchorage):
         return normalizer

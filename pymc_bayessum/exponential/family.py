@@ -1,6 +1,7 @@
 r"""Exponential families of a user's own: statistics, and a way to draw."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -158,16 +159,11 @@ class Family:
 
     def starting_at(self, states: np.ndarray) -> "Family":
         """Return the same family, with chains that start at observed states."""
-        return Family(
-            self._statistics,
-            self._sample,
-            sites=self.sites,
-            n_states=self.n_states,
-            propose=self._propose,
-            start=states,
-            support=self.support,
-            names=self._names,
-        )
+        family = copy(self)
+        family._typical = _states("start", states)
+        if self.sites is None:
+            family._require_statistics(family._typical[:4])
+        return family
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Return states as they are."""
@@ -276,9 +272,12 @@ class Family:
         if self._listed_states is not None:
             chance = softmax(self._listed_statistics @ theta)
             return self._listed_states[rng.choice(len(chance), size=n, p=chance)]
-        chain = self.chain(theta)
+        return self._chained(theta, n, rng, start, SWEEPS)
+
+    def _chained(self, theta: np.ndarray, n: int, rng: Any, start: Any, sweeps: int) -> np.ndarray:
+        chain = self._markov(theta)
         first = chain.start(n, rng) if start is None else start[np.arange(n) % len(start)]
-        return chain.advance(first, SWEEPS, rng)
+        return chain.advance(first, sweeps, rng)
 
     def _own_draws(self, theta: np.ndarray, n: int, rng: Any, start: Any) -> np.ndarray:
         assert self._sample is not None
@@ -347,10 +346,9 @@ class Family:
                 "sample returned states with the same statistics 400 times at theta = 0: it must "
                 "draw at random"
             )
-        step = np.where(moving, 1.0 / np.where(moving, spread, 1.0), 0.0)
         for k in np.flatnonzero(moving):
-            one = np.zeros_like(step)
-            one[k] = step[k]
+            one = np.zeros_like(zero)
+            one[k] = 1.0 / spread[k]
             after = self.statistics(self.sample(one, 400, rng, start))
             gain = (after[:, k].mean() - before[:, k].mean()) / spread[k]
             if gain < 5.0 * np.sqrt(2.0 / 400) / 2.0:
@@ -433,8 +431,7 @@ class Family:
         for place in places:
             chance = softmax(listed @ place)
             exact = states[rng.choice(len(chance), size=TRIALS, p=chance)]
-            start = None if self.typical is None else self.typical
-            own = self._moved(place, start, SWEEPS, rng)
+            own = self._moved(place, self.typical, SWEEPS, rng)
             moments = max(moments, _distance(self.statistics(own), listed, chance))
             moved = self._moved(place, exact, 1, rng)
             invariance = max(invariance, _distance(self.statistics(moved), listed, chance))
@@ -451,9 +448,7 @@ class Family:
         """Draws by the sampler itself, never by the list."""
         if self._sample is not None:
             return self._own_draws(theta, TRIALS, rng, start)
-        chain = self._markov(theta)
-        first = chain.start(TRIALS, rng) if start is None else start[np.arange(TRIALS) % len(start)]
-        moved = chain.advance(first, sweeps, rng)
+        moved = self._chained(theta, TRIALS, rng, start, sweeps)
         if not self.valid(moved).all():
             raise ValueError(
                 f"propose left the support: it came to {moved[~self.valid(moved)][0].tolist()}"

@@ -24,18 +24,7 @@ LARGEST_SUPPORT = 1_000_000
 
 
 def distinct(statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Merge equal rows of statistics.
-
-    Parameters
-    ----------
-    statistics : ndarray, shape (N, d)
-
-    Returns
-    -------
-    rows : ndarray, shape (M, d)
-        In lexical order.
-    times : ndarray of float, shape (M,)
-        How often each occurs.
+    """Merge equal rows of statistics; return them in lexical order, and how often each occurs.
 
     Examples
     --------
@@ -57,12 +46,7 @@ def distinct(statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class ListedSum:
     """The normaliser of a family whose states can be listed.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (M, d)
-        Distinct statistics.
-    times : ndarray, shape (M,)
-        Number of states with each.
+    Distinct statistics (M, d), and the number of states with each.
 
     Examples
     --------

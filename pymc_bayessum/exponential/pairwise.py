@@ -28,15 +28,7 @@ _BLOCK = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class Pairwise:
-    """Statistics taken apart into sites and pairs.
-
-    Attributes
-    ----------
-    sites : ndarray, shape (L, S, d)
-    edges : ndarray of int64, shape (E, 2)
-        Pairs that matter.
-    pairs : ndarray, shape (E, S, S, d)
-    """
+    """Statistics taken apart into sites (L, S, d) and pairs (E, S, S, d), of edges that matter."""
 
     sites: np.ndarray = field(repr=False)
     edges: np.ndarray = field(repr=False)
@@ -54,16 +46,6 @@ def find_pairwise(
     statistics: Callable[[np.ndarray], np.ndarray], sites: int, n_states: int
 ) -> Pairwise | None:
     """Take statistics apart, or return None where they are not of this kind (or too large).
-
-    Parameters
-    ----------
-    statistics : callable
-        Of states (N, L), returns (N, d).
-    sites, n_states : int
-
-    Returns
-    -------
-    Pairwise or None
 
     Examples
     --------
@@ -141,13 +123,7 @@ def _sweep(fields, offsets, neighbours, tables, sweeps, starts, streams, ends):
 
 
 class GibbsChain:
-    """Parallel Gibbs chains of a pairwise family at one parameter vector.
-
-    Parameters
-    ----------
-    pairwise : Pairwise
-    theta : ndarray, shape (d,)
-    """
+    """Parallel Gibbs chains of a pairwise family at one parameter vector."""
 
     name = "gibbs"
 

@@ -1,12 +1,12 @@
 """Compiled Markov chains side by side: threads for cores, a stream of numbers for each chain."""
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numba import njit
+
+from pymc_bayessum.threads import in_parts
 
 __all__ = ["run_parallel", "uniform"]
 
@@ -21,16 +21,7 @@ def uniform(stream):
     """Return the next number of a stream, in [0, 1).
 
     SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): the
-    whole state is one integer, so thousands of chains can have one each.
-
-    Parameters
-    ----------
-    stream : ndarray of uint64, shape (1,)
-        Advanced in place.
-
-    Returns
-    -------
-    float
+    whole state is one integer (uint64, shape (1,)), so thousands of chains can have one each.
 
     Examples
     --------
@@ -53,19 +44,9 @@ def run_parallel(
 ) -> np.ndarray:
     """Run a compiled kernel on blocks of chains, in as many threads as there are cores.
 
-    Parameters
-    ----------
-    kernel : callable
-        ``kernel(*arguments, starts, streams, ends)`` that releases the interpreter's lock, reads
-        the first states of some chains and their streams of numbers, and writes their last states.
-    arguments : tuple
-    starts : ndarray, shape (C, ...)
-    rng : numpy.random.Generator
-        Starts each chain's stream: results do not depend on the number of threads.
-
-    Returns
-    -------
-    ndarray, like ``starts``
+    ``kernel(*arguments, starts, streams, ends)`` releases the interpreter's lock, reads the first
+    states of some chains (C, ...) and their streams of numbers, and writes their last states. Each
+    chain has its own stream: results do not depend on the number of threads.
 
     Examples
     --------
@@ -78,13 +59,10 @@ def run_parallel(
     starts = np.ascontiguousarray(starts)
     ends = np.empty_like(starts)
     streams = rng.integers(2**64, size=(len(starts), 1), dtype=np.uint64)
-    n_threads = min(os.cpu_count() or 1, max(1, len(starts)))
-    bounds = np.linspace(0, len(starts), n_threads + 1).astype(int)
 
     def run(first: int, last: int) -> None:
         part = slice(first, last)
         kernel(*arguments, starts[part], streams[part], ends[part])
 
-    with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(run, bounds[:-1], bounds[1:]))
+    in_parts(run, len(starts))
     return ends

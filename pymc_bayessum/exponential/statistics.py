@@ -15,16 +15,7 @@ __all__ = ["Statistics", "numeric_statistics"]
 def numeric_statistics(family: Any, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Statistics of values (..., *state) as (..., d), and which of them are states at all (...).
 
-    Parameters
-    ----------
-    family : Family
-    values : ndarray
-
-    Returns
-    -------
-    statistics : ndarray
-        Zero for what is no state.
-    valid : ndarray of bool
+    Statistics are zero for what is no state.
 
     Examples
     --------
@@ -47,10 +38,7 @@ def numeric_statistics(family: Any, values: np.ndarray) -> tuple[np.ndarray, np.
 class Statistics(Op):
     """Statistics of values (..., *state) and whether they are states: (..., d) and (...).
 
-    Parameters
-    ----------
-    family : Family
-        With ``state_shape``, ``n_statistics``, ``valid``, ``encode`` and ``statistics``.
+    The family has ``state_shape``, ``n_statistics``, ``valid``, ``encode`` and ``statistics``.
     """
 
     __props__ = ("family",)

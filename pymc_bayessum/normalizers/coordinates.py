@@ -22,6 +22,8 @@ __all__ = ["Coordinates", "independent", "plain", "subset", "within"]
 
 #: Combinations of what lies outside of a subspace that are looked at.
 CHECKS = 8
+#: Size of singular values that count as zero, relative to the largest and to the coordinates.
+NOTHING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +91,7 @@ class Coordinates:
 def plain(n_parameters: int, long: bool = False) -> Coordinates:
     """Coordinates that change nothing.
 
-    Parameters
-    ----------
-    n_parameters : int
-    long : bool
-        Whether to keep maps sparse: for vectors of many thousands, to be reduced by :func:`within`.
-
-    Returns
-    -------
-    Coordinates
+    Long vectors, of many thousands, get sparse maps, to be reduced by :func:`within`.
 
     Examples
     --------
@@ -112,17 +106,9 @@ def plain(n_parameters: int, long: bool = False) -> Coordinates:
 def independent(statistics: np.ndarray) -> Coordinates:
     """Coordinates that keep a subset of linearly independent statistics.
 
-    A pivoted QR factorisation of the statistics of many states chooses them; every other one is an
-    affine function of those kept.
-
-    Parameters
-    ----------
-    statistics : ndarray, shape (N, d)
-        Of states varied enough to show every direction; N well above d.
-
-    Returns
-    -------
-    Coordinates
+    A pivoted QR factorisation of the statistics (N, d) of many states, N well above d and varied
+    enough to show every direction, chooses them; every other one is an affine function of those
+    kept.
 
     Examples
     --------
@@ -148,18 +134,9 @@ def independent(statistics: np.ndarray) -> Coordinates:
 
 
 def subset(kept: np.ndarray, affine: np.ndarray, constant: np.ndarray) -> Coordinates:
-    """Coordinates that keep some statistics, of which all are affine functions.
+    """Coordinates that keep some statistics: ``phi = affine @ phi[kept] + constant``.
 
-    Parameters
-    ----------
-    kept : ndarray of int, shape (r,)
-        Which statistics stay.
-    affine, constant : ndarray, shapes (d, r), (d,)
-        ``phi = affine @ phi[kept] + constant``. With a sparse array all maps are sparse.
-
-    Returns
-    -------
-    Coordinates
+    With a sparse array all maps are sparse.
 
     Examples
     --------
@@ -175,21 +152,11 @@ def subset(kept: np.ndarray, affine: np.ndarray, constant: np.ndarray) -> Coordi
     return Coordinates(affine.T, np.zeros(size), select, zero, constant, select.T.copy(), zero)
 
 
-def within(coordinates: Coordinates, parameters: np.ndarray, tol: float = 1e-8) -> Coordinates:
+def within(coordinates: Coordinates, parameters: np.ndarray) -> Coordinates:
     """Reduce coordinates to the affine subspace that contains the given parameter vectors.
 
-    Parameters
-    ----------
-    coordinates : Coordinates
-    parameters : ndarray, shape (K, d)
-        Draws from the prior of a model, many more than its free parameters; if they span all
-        coordinates, or as much as K vectors can, ``coordinates`` come back as they are.
-    tol : float
-        Size of singular values that count as zero, relative to the largest and to the coordinates.
-
-    Returns
-    -------
-    Coordinates
+    These are draws (K, d) from the prior of a model, many more than its free parameters; if they
+    span all coordinates, or as much as K vectors can, the coordinates come back as they are.
 
     Examples
     --------
@@ -204,7 +171,7 @@ def within(coordinates: Coordinates, parameters: np.ndarray, tol: float = 1e-8) 
     origin = found.mean(axis=0)
     _, size, directions = np.linalg.svd(found - origin, full_matrices=False)
     largest = max(size.max(initial=0.0), np.abs(found).max(initial=0.0), 1e-300)
-    rank = int((size > tol * largest).sum())
+    rank = int((size > NOTHING * largest).sum())
     if rank >= coordinates.size or rank >= len(found) - 1:
         return coordinates
     basis = directions[:rank]

@@ -13,17 +13,10 @@ class LoadForJax(GraphRewriter):
 
     The module registers what JAX needs to know. Importing it, and JAX, with the package would slow
     that down for everybody.
-
-    Parameters
-    ----------
-    module : str
     """
 
     def __init__(self, module: str) -> None:
         self.module = module
-
-    def add_requirements(self, fgraph: Any) -> None:
-        """Require nothing."""
 
     def apply(self, fgraph: Any) -> None:
         """Import the module."""

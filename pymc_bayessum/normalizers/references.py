@@ -54,11 +54,8 @@ _BLOCK = 32
 def rule_reference(rule: Rule, asked: Asked) -> Reference | None:
     """Return the best affordable reference for a rule and its log summand, or None.
 
-    Parameters
-    ----------
-    rule : Rule
-    asked : Asked
-        ``theta`` holds the log summand and, where it can be evaluated elsewhere, the nodes.
+    What is asked for holds in ``theta`` the summand and, where it can be evaluated elsewhere, the
+    nodes.
 
     Examples
     --------

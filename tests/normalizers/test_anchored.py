@@ -11,10 +11,14 @@ from pymc_bayessum.normalizers.anchored import (
     climb,
     default_anchored,
 )
+from pymc_bayessum.normalizers.anchored.averages import model_averages
+from pymc_bayessum.normalizers.anchored.curve import curve_between
 from pymc_bayessum.normalizers.anchored.draws import Walk
+from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
 from pymc_bayessum.normalizers.coordinates import plain
 from pymc_bayessum.normalizers.family import Family, LogConstant
+from pymc_bayessum.normalizers.protocol import Normalizer
 
 FACES = np.arange(12)
 #: A location, a curvature, and a statistic that is a combination of both.
@@ -112,6 +116,7 @@ def test_a_family_of_two_methods_is_enough():
             error = float(rule.log_z_at(np, theta)) - exact_change(theta)
             scores.append(error / np.sqrt(rule.change_variance(np, theta)))
             assert not rule.report_at(theta)["flagged"]
+    assert isinstance(Estimated(rule), Normalizer)
     assert np.sqrt(np.mean(np.square(scores))) < 2.0
     assert rule.report_at(THETA + np.array([3.0, 0.0, 0.0]))["flagged"]
 
@@ -121,14 +126,61 @@ def test_chains_of_any_family_are_watched():
         WalkingDie(), THETA, plain(3), np.random.default_rng(0), n_chains=200, means="plain"
     )
     walk.draw(20)
+    assert walk.rows.shape == (20, 200, 3)
     assert walk.sampler == "walk"
     assert walk.settled
     assert walk.is_steady
     assert walk.burn_in > 0
     exact = softmax(PHI @ THETA) @ PHI
-    found = anchor_moments(walk, "plain")
+    found = anchor_moments(walk)
     error = found.batches.std(axis=0, ddof=1) / np.sqrt(len(found.batches))
     assert (np.abs(found.mean - exact) < 5.0 * error).all()
+
+
+def test_averages_at_points_are_those_of_the_model():
+    found = model_averages(
+        Die(),
+        np.stack([THETA, THETA]),
+        plain(3),
+        rounds=10,
+        thin=1,
+        start=np.zeros((1, 1), dtype=int),
+        rng=np.random.default_rng(0),
+    )
+    chance = softmax(PHI @ THETA)
+    sd = np.sqrt(chance @ (PHI - chance @ PHI) ** 2)
+    assert found.n_draws == 1000
+    assert (np.abs(found.means - chance @ PHI) < 4.0 * sd / np.sqrt(500)).all()
+
+
+class Bits:
+    """Ten bits with one common parameter."""
+
+    def statistics(self, states):
+        return states.sum(axis=1, keepdims=True).astype(float)
+
+    def sample(self, theta, n, rng, start=None):
+        return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
+
+
+def test_a_curve_of_a_family_of_one_parameter():
+    how = {"start": np.zeros((1, 10)), "rng": np.random.default_rng(0), "progressbar": False}
+    found = curve_between(Bits(), plain(1), -2.0, 3.0, **how)
+    low, high = found.log_z_at(np, np.array([[0.0], [2.0]]))
+    assert high - low == pytest.approx(10 * np.log((1 + np.exp(2.0)) / 2), abs=0.3)
+
+
+def test_bits_of_which_seven_in_ten_were_set():
+    data, mode = Data(np.array([7.0]), 100), np.log(7 / 3)
+    vague, close = (NormalPrior(np.zeros(1), np.eye(1) * part) for part in (0.01, 1.0))
+    where = np.zeros(1)
+    found = climb(Bits(), data, plain(1), vague, where, n=2000, rng=np.random.default_rng(0))
+    assert found.converged
+    assert found.point == pytest.approx(mode, abs=0.01)
+    how = {"progressbar": False, "rng": np.random.default_rng(0)}
+    rule = default_anchored(Bits(), data, plain(1), close, **how)
+    assert len(rule.anchors) == 3
+    assert rule.centre == pytest.approx(mode, abs=0.05)
 
 
 class OneSlowBit:
@@ -175,6 +227,7 @@ def test_offers_are_taken():
     np.testing.assert_allclose(twice.moments.mean, 2 * family.exact_mean(THETA))
     with pytest.raises(ValueError, match=r"'rao-blackwell', 'twice', 'plain'.*got 'magic'"):
         moment_method(family, THETA, "magic")
+    assert moment_method(Die(), THETA) == "plain"
     with pytest.raises(ValueError, match=r"one of \('plain',\), got 'exact'"):
         moment_method(Die(), THETA, "exact")
 

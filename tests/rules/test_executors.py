@@ -14,6 +14,7 @@ import pytest
 import pymc_bayessum as pbs
 from pymc_bayessum.anchoring.variables import anchorable
 from pymc_bayessum.executors import in_order
+from pymc_bayessum.threads import in_parts
 
 KERNEL, MEASURE = pbs.kernels.Brownian(), pbs.measures.Poisson(8.0)
 
@@ -118,6 +119,21 @@ def test_batches_with_kernels_to_choose_from_keep_the_information():
     start = kernels[1], MEASURE
     before = pbs.bayes_sum(*start, one.nodes[:10]).variance
     assert np.log(before / left(five)) > 0.9 * np.log(before / left(one))
+
+
+def use_the_pool():
+    in_parts(lambda first, last: None, 8)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    use_the_pool()
+    child = get_context("fork").Process(target=use_the_pool, daemon=True)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
 
 
 @pytest.mark.parametrize("batch", [1, 3])

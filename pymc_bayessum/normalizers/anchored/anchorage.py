@@ -20,14 +20,7 @@ from pytensor.tensor.random.type import RandomType
 from pymc_bayessum.normalizers.anchored.guards import while_same
 from pymc_bayessum.normalizers.interpreted import evaluated
 
-__all__ = [
-    "Anchorage",
-    "Held",
-    "OffersNoData",
-    "fingerprint",
-    "known_data",
-    "resolved",
-]
+__all__ = ["Anchorage", "Held", "OffersNoData", "fingerprint", "known_data", "resolved"]
 
 #: Data sets whose anchors are remembered.
 MOST_HELD = 4
@@ -49,14 +42,7 @@ class OffersNoData(Protocol):
 
 
 class Held(NamedTuple):
-    """A normaliser, and which rows it was anchored at.
-
-    Attributes
-    ----------
-    normalizer : Any
-    rows : str
-        Their :func:`fingerprint`.
-    """
+    """A normaliser, and the :func:`fingerprint` of the rows that it was anchored at."""
 
     normalizer: Any
     rows: str
@@ -65,10 +51,7 @@ class Held(NamedTuple):
 def fingerprint(data: Any) -> str:
     """Return a short text that two sets of data share only where they are equal.
 
-    Parameters
-    ----------
-    data : array_like
-        Shapes are not looked at: one row is itself.
+    Shapes are not looked at: one row is itself.
 
     Examples
     --------
@@ -80,10 +63,6 @@ def fingerprint(data: Any) -> str:
 
 def known_data(value: Any) -> np.ndarray | None:
     """Return the numbers of a variable that no draw and no input of a graph decides, else None.
-
-    Parameters
-    ----------
-    value : Variable or array_like
 
     Examples
     --------
@@ -103,16 +82,10 @@ def known_data(value: Any) -> np.ndarray | None:
 
 @dataclass(frozen=True, eq=False)
 class Anchorage:
-    """Normalisers by the data that they are for.
+    """Normalisers by the fingerprint of the data that they are for.
 
-    Parameters
-    ----------
-    build : callable
-        Takes data and returns the normaliser anchored there.
-    held : dict
-        Normalisers by the fingerprint of the data they are for.
-    unknown : Held, optional
-        For values that are not known: minibatches, rows with missing entries, latent variables.
+    ``build`` returns the normaliser anchored at data; ``unknown`` is for values that are not known:
+    minibatches, rows with missing entries, latent variables.
 
     Examples
     --------
@@ -130,19 +103,9 @@ class Anchorage:
     unknown: Held | None = field(default=None, repr=False)
 
     @classmethod
-    def at(
-        cls, build: Callable[[np.ndarray], Any], rows: np.ndarray, data: np.ndarray | None = None
-    ) -> "Anchorage":
-        """Anchor at rows right away.
-
-        Parameters
-        ----------
-        build : callable
-        rows : ndarray
-        data : ndarray, optional
-            Data that these anchors are for; the rows themselves by default.
-        """
-        return cls.holding(build, Held(build(rows), fingerprint(rows)), data)
+    def at(cls, build: Callable[[np.ndarray], Any], rows: np.ndarray) -> "Anchorage":
+        """Anchor at rows right away."""
+        return cls.holding(build, Held(build(rows), fingerprint(rows)))
 
     @classmethod
     def holding(
@@ -183,13 +146,7 @@ class Anchorage:
 
 
 def resolved(normalizer: Any, value: Any) -> tuple[Any, Any]:
-    """Return the normaliser that a value has, and the value.
-
-    Parameters
-    ----------
-    normalizer : Normalizer, Anchorage or None
-    value : Variable or array_like
-    """
+    """Return the normaliser for a value, from an anchorage where it is one, and the value."""
     if isinstance(normalizer, Anchorage):
         return normalizer.of(pt.as_tensor_variable(value))
     return normalizer, value

@@ -68,18 +68,10 @@ AT_A_TIME = 50
 
 
 class Averages(NamedTuple):
-    """Statistics of a model at points of a posterior.
+    """Statistics of a model at points (S, r) of a posterior.
 
-    Attributes
-    ----------
-    points : ndarray, shape (S, r)
-        Coordinates.
-    means : ndarray, shape (S, r)
-        Mean statistics at each.
-    covariance : ndarray, shape (r, r)
-        Mean over the points of the covariance at each.
-    n_draws, n_bends : int
-        Draws behind the means and behind the covariance.
+    Their means at each (S, r), the mean over the points of the covariance at each (r, r), and the
+    numbers of draws behind the means and behind the covariance.
     """
 
     points: np.ndarray
@@ -113,43 +105,10 @@ def model_averages(
     bends: bool = True,
     executor: Executor | None = None,
 ) -> Averages:
-    """Draw from a model at points of a posterior, and average.
+    """Draw from a model at points (S, r) of a posterior, and average.
 
-    Parameters
-    ----------
-    family : Family
-    points : ndarray, shape (S, r)
-        Coordinates.
-    coordinates : Coordinates
-    rounds : int
-        Draws of each chain.
-    thin : int
-        Sweeps between them.
-    start : ndarray, shape (C, ...)
-        States drawn near the points.
-    rng : numpy.random.Generator
-    bends : bool
-        Whether the covariance is wanted too.
-    executor : concurrent.futures.Executor, optional
-        For sets of points side by side.
-
-    Returns
-    -------
-    Averages
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> found = model_averages(Bits(), np.zeros((2, 1)), plain(1), rounds=10, thin=1,
-    ...                        start=np.zeros((1, 10)), rng=np.random.default_rng(0))
-    >>> bool(np.allclose(found.means, 5.0, atol=0.4)), found.n_draws
-    (True, 1000)
+    So many rounds of draws of each chain, ``thin`` sweeps between them, from states drawn near the
+    points; ``bends`` asks for the covariance, too. An executor takes sets of points side by side.
     """
     sets = np.array_split(np.arange(len(points)), min(N_BATCHES, len(points)))
     average = partial(_averages_at, family, points, coordinates, rounds, thin, start, bends)
@@ -223,26 +182,10 @@ def averages_until(
 ) -> tuple[Averages, float]:
     """Average over sets of points until what is left of error in the posterior mean is small.
 
-    Parameters
-    ----------
-    rule : Anchored
-        What the averages are compared with.
-    sets : iterator of ndarray, shapes (S, r)
-        A hundred points each, those that are correlated next to each other.
-    precision : ndarray, shape (r, r)
-        Inverse covariance of the posterior.
-    n_rows : float
-    target : float
-        Error of the posterior mean, in sds, root mean square over directions.
-    thin, start, rng, executor
-        As for :func:`model_averages`.
-    n_bends : int
-        Draws for the covariance, at least.
-
-    Returns
-    -------
-    averages : Averages
-    error : float
+    That is the error of the mean that the averages leave beside a rule, in sds, root mean square
+    over directions of the posterior, whose inverse covariance is ``precision``; it is returned
+    with them. Sets are a hundred points each, those that are correlated next to each other. Draws
+    are those of :func:`model_averages`, at least ``n_bends`` of them for the covariance.
     """
     # With many rows the noise of draws outweighs what points of the posterior differ by.
     rounds = int(np.clip(n_rows * (FINE / target) ** 2 / 50, ROUNDS, 10 * ROUNDS))
@@ -309,19 +252,7 @@ def curvature_of(rule: Anchored, averages: Averages) -> np.ndarray:
 
 
 def balanced[A: Anchored](rule: A, averages: Averages) -> A:
-    """Give a rule the gradient and the curvature that the model has on average over a posterior.
-
-    Parameters
-    ----------
-    rule : Anchored
-        With one anchor.
-    averages : Averages
-
-    Returns
-    -------
-    Anchored
-        Of the same kind.
-    """
+    """Give a rule of one anchor the gradient and the curvature of the model's own averages."""
     coordinates, anchor = rule.coordinates, rule.coordinates.of(rule.centre)
     bend = curvature_of(rule, averages)
     rule = replace(rule, nodes=stretched(rule.nodes, anchor, bend, averages.covariance))

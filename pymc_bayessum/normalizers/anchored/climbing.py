@@ -35,12 +35,7 @@ MOST_MOMENTS = 400_000
 class Data(NamedTuple):
     """What a likelihood needs to know of the data.
 
-    Attributes
-    ----------
-    mean : ndarray, shape (d,)
-        Mean of the statistics over rows.
-    n_rows : float
-        The sum of their weights.
+    The mean of the statistics over rows (d,), and the sum of their weights.
     """
 
     mean: np.ndarray
@@ -49,13 +44,7 @@ class Data(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NormalPrior:
-    """Normal prior on coordinates.
-
-    Attributes
-    ----------
-    mean : ndarray, shape (r,)
-    precision : ndarray, shape (r, r)
-    """
+    """Normal prior on coordinates: its mean (r,) and its precision (r, r)."""
 
     mean: np.ndarray
     precision: np.ndarray
@@ -70,18 +59,9 @@ class NormalPrior:
 class Climb[A: Anchored]:
     """Where a climb ended.
 
-    Attributes
-    ----------
-    point : ndarray, shape (r,)
-    curvature : ndarray, shape (r, r)
-        Minus the Hessian of the log-posterior, its noise corrected.
-    rule : Anchored
-    history : list of dict
-        One entry for each anchor: where it stood, how far it reached, and the time it took.
-    converged : bool
-    mode_error : float
-        Predicted error of the mode in posterior sds (root mean square over directions) that is due
-        to draws.
+    The curvature is minus the Hessian of the log-posterior, its noise corrected; the error of the
+    mode the one predicted from draws, in posterior sds, root mean square over directions. The
+    history tells of each anchor where it stood, how far it reached and the time it took.
     """
 
     point: np.ndarray
@@ -103,7 +83,6 @@ def climb[A: Anchored](
     rng: np.random.Generator,
     moments: str | None = None,
     n_moments: int | None = None,
-    most_moments: int = MOST_MOMENTS,
     max_anchors: int = 20,
     tolerance: float = MODE_TOLERANCE,
     reach: float = V_LIMIT,
@@ -116,18 +95,13 @@ def climb[A: Anchored](
 
     Parameters
     ----------
-    family : Family
-    data : Data
-    coordinates : Coordinates
-    prior : NormalPrior
+    family, n, rng, moments, n_moments, coordinates, n_chains, kind
+        Of each anchor, as for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; unless
+        given, as many draws for the mean as its error asks for.
+    data, prior
+        What the posterior is made of.
     start : ndarray, shape (r,)
         Coordinates of the first anchor.
-    n : int
-        Draws at each anchor.
-    rng : numpy.random.Generator
-    moments, n_moments, kind
-        As for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; unless given, as many
-        draws for the mean as its error asks for, up to ``most_moments``.
     max_anchors : int
     tolerance : float
         Error of the mode, in posterior sds, that draws at the last anchor may add.
@@ -135,37 +109,15 @@ def climb[A: Anchored](
         Largest V of a step.
     chains : ndarray, shape (C, ...), optional
         First states of the chains of the first anchor.
-    n_chains : int, optional
     report : callable, optional
         Told what goes on.
-
-    Returns
-    -------
-    Climb
-
-    Examples
-    --------
-    Ten bits with one common parameter, of which 700 in 100 rows were set:
-
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> vague = NormalPrior(np.zeros(1), np.eye(1) / 100)
-    >>> found = climb(Bits(), Data(np.array([7.0]), 100), plain(1), vague, np.zeros(1), n=2000,
-    ...               rng=np.random.default_rng(0))
-    >>> found.converged, bool(abs(found.point[0] - np.log(7 / 3)) < 0.01)
-    (True, True)
     """
     target = coordinates.select @ data.mean
     point = np.array(start, dtype=float)
     history: list[dict[str, Any]] = []
     adaptive = n_moments is None and moments in (None, "rao-blackwell")
     if n_moments is None:
-        n_moments = int(np.clip(50 * data.n_rows, 20_000, most_moments))
+        n_moments = int(np.clip(50 * data.n_rows, 20_000, MOST_MOMENTS))
     found: Climb[A] | None = None
     while True:
         began = time.perf_counter()
@@ -204,9 +156,9 @@ def climb[A: Anchored](
         # A walk no longer than what the noise of the mean makes cannot be shortened further.
         near = inside and walked <= max(tolerance, noise)
         more = n_moments * int(np.ceil((noise / tolerance) ** 2))
-        if near and noise > tolerance and adaptive and n_moments < most_moments:
+        if near and noise > tolerance and adaptive and n_moments < MOST_MOMENTS:
             near = False
-            n_moments = min(most_moments, more)
+            n_moments = min(MOST_MOMENTS, more)
         found = Climb(point, curvature, rule, history, bool(near), error)
         if near or len(history) >= max_anchors:
             return found

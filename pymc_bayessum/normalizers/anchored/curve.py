@@ -24,9 +24,10 @@ from scipy.interpolate import CubicHermiteSpline, CubicSpline, PPoly
 
 from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.anchored.guards import while_inside
+from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.products import product
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import Family, OffersConditionalMeans, OffersExactMean
+from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.progress import progress
 
 __all__ = ["Curve", "Knot", "curve_between"]
@@ -54,15 +55,8 @@ MOST_KNOTS = 200
 class Knot(NamedTuple):
     """What chains found at one parameter value.
 
-    Attributes
-    ----------
-    at : float
-    mean, error, variance : float
-        Of the statistic; the error is that of the mean.
-    settled : bool
-        Whether chains had stopped moving, and agree.
-    states : ndarray
-        The last of the chains.
+    Mean of the statistic, the error of that, and its variance; whether chains had stopped moving,
+    and agree; and their last states.
     """
 
     at: float
@@ -78,15 +72,7 @@ class Curve:
     """Normaliser of a family with one free parameter, along an interval of it.
 
     Log Z is known up to a constant. It is convex, and goes on along its tangents outside of the
-    interval.
-
-    Attributes
-    ----------
-    family : Family
-    coordinates : Coordinates
-        Of one parameter.
-    knots : tuple of Knot
-        In ascending order.
+    interval. Coordinates are of one parameter, knots in ascending order.
     """
 
     family: Family
@@ -121,18 +107,13 @@ class Curve:
         """Log Z as a piecewise polynomial of the coordinate, zero at the lower end."""
         return interpolated(self.knots).antiderivative()
 
-    def log_z_at(self, xp: Any, theta: Any) -> Any:
-        """Log Z of parameter vectors (..., d), up to a constant.
+    def _coordinate(self, xp: Any, theta: Any) -> Any:
+        return product(xp, theta, self.coordinates.read[0]) + self.coordinates.read_origin[0]
 
-        Parameters
-        ----------
-        xp : module
-            ``numpy`` or ``pytensor.tensor``.
-        theta : array_like or TensorVariable, shape (..., d)
-            +inf outside of the line.
-        """
+    def log_z_at(self, xp: Any, theta: Any) -> Any:
+        """Log Z of parameter vectors (..., d), up to a constant; +inf outside of the line."""
         coordinates, integral = self.coordinates, self.integral
-        u = product(xp, theta, coordinates.read[0]) + coordinates.read_origin[0]
+        u = self._coordinate(xp, theta)
         low, high = self.limits
         inside = xp.clip(u, low, high)
         # What is piecewise constant has no gradient.
@@ -148,8 +129,7 @@ class Curve:
     def sd_at(self, xp: Any, theta: Any) -> Any:
         """Return the standard error of the change of log Z from the nearest knot."""
         at, error = (np.array([getattr(k, name) for k in self.knots]) for name in ("at", "error"))
-        u = product(xp, theta, self.coordinates.read[0]) + self.coordinates.read_origin[0]
-        distance = xp.abs(u[..., None] - at)
+        distance = xp.abs(self._coordinate(xp, theta)[..., None] - at)
         nearest = xp.argmin(distance, axis=-1)
         return xp.min(distance, axis=-1) * xp.take(error, nearest)
 
@@ -180,49 +160,15 @@ def curve_between[C: Curve](
     high: float,
     *,
     start: np.ndarray,
-    origin: float = 0.0,
     rng: np.random.Generator,
     progressbar: bool = True,
     kind: type[C] = Curve,  # type: ignore[assignment]  # the default binds C
 ) -> C:
-    """Find log Z of a family with one free parameter between two values.
+    """Find log Z of a family with one free parameter between two values of its coordinate.
 
-    Parameters
-    ----------
-    family : Family
-    coordinates : Coordinates
-        Of one parameter.
-    low, high : float
-        In the coordinate. Where chains do not settle the curve ends before, with a warning.
-    start : ndarray, shape (C, ...)
-        First states of chains.
-    origin : float
-        Where they are good states; knots are set from there outwards.
-    rng : numpy.random.Generator
-    progressbar : bool
-    kind : type
-        What to build: a wing's own kind of :class:`Curve`.
-
-    Returns
-    -------
-    Curve
-
-    Examples
-    --------
-    Ten bits with one common parameter:
-
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> found = curve_between(Bits(), plain(1), -2.0, 3.0, start=np.zeros((1, 10)),
-    ...                       rng=np.random.default_rng(0), progressbar=False)
-    >>> change = found.log_z_at(np, np.array([2.0])) - found.log_z_at(np, np.array([0.0]))
-    >>> bool(abs(change - 10 * np.log((1 + np.exp(2.0)) / 2)) < 0.3)
-    True
+    Where chains do not settle the curve ends before, with a warning. They begin at ``start``,
+    states (C, ...) that are good ones at zero; knots are set from there outwards. What is built is
+    a wing's own kind of :class:`Curve`.
     """
     with progress("Following log Z", progressbar) as report:
 
@@ -231,7 +177,7 @@ def curve_between[C: Curve](
             report(f"{at:.3g}: {found.mean:.5g} +- {found.error:.2g}")
             return found
 
-        middle = knot(float(np.clip(origin, low, high)), start)
+        middle = knot(float(np.clip(0.0, low, high)), start)
         knots = [*_outwards(knot, middle, low)[::-1], middle, *_outwards(knot, middle, high)]
         reached = knots[0].at, knots[-1].at
         if len(knots) > 1:
@@ -258,28 +204,19 @@ def _knot(
     family: Family, coordinates: Coordinates, at: float, start: np.ndarray, rng: np.random.Generator
 ) -> Knot:
     theta = coordinates.parameters(np.array([at]))
-    exact = family.exact_mean(theta) if isinstance(family, OffersExactMean) else None
-    means = "rao-blackwell" if isinstance(family, OffersConditionalMeans) else "plain"
+    means = moment_method(family, theta)
     for _ in range(PATIENCE):
-        walk = Walk(
-            family,
-            theta,
-            coordinates,
-            rng,
-            start=start,
-            n_chains=CHAINS,
-            means=means if exact is None else None,
-        )
+        walk = Walk(family, theta, coordinates, rng, start=start, n_chains=CHAINS, means=means)
         walk.draw(ROUNDS)
         if walk.is_steady:
             break
         start = walk.states
-    batches = walk.batch_means if exact is None else np.stack([exact, exact])
-    mean = walk.mean if exact is None else exact
+    moments = anchor_moments(walk)
+    spread = moments.spread(coordinates)
     return Knot(
         at=at,
-        mean=float(coordinates.select[0] @ mean),
-        error=float((batches @ coordinates.select[0]).std(ddof=1) / np.sqrt(len(batches))),
+        mean=float(coordinates.select[0] @ moments.mean),
+        error=0.0 if spread is None else float(np.linalg.norm(spread)),
         variance=float(walk.rows.var()),
         settled=walk.settled and walk.is_steady,
         states=walk.states,

@@ -14,16 +14,12 @@ from typing import Any
 import numpy as np
 
 from pymc_bayessum.interrupts import Interrupted
-from pymc_bayessum.normalizers.anchored.averages import (
-    CURVATURE_EACH,
-    averages_until,
-    balanced,
-)
+from pymc_bayessum.normalizers.anchored.averages import CURVATURE_EACH, averages_until, balanced
 from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, NormalPrior, climb
 from pymc_bayessum.normalizers.anchored.draws import Draws, Walk, chains_for, draw_all
-from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
+from pymc_bayessum.normalizers.anchored.errors import TARGET, V_LIMIT, Precision
 from pymc_bayessum.normalizers.anchored.laplace import laplace_mean, rare_point
-from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
+from pymc_bayessum.normalizers.anchored.moments import moment_method
 from pymc_bayessum.normalizers.anchored.posterior import posterior_sets
 from pymc_bayessum.normalizers.anchored.precision import posterior_precision
 from pymc_bayessum.normalizers.anchored.rule import (
@@ -33,7 +29,6 @@ from pymc_bayessum.normalizers.anchored.rule import (
     combined,
     split,
 )
-from pymc_bayessum.normalizers.anchored.target import TARGET, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import Family, OffersExactLogZ, OffersJoins, OffersSites
 from pymc_bayessum.progress import progress
@@ -98,7 +93,6 @@ class _Setting[A: Anchored]:
     start: np.ndarray
     rng: np.random.Generator
     chains: np.ndarray | None
-    target: Precision
     executor: Executor | None
     kind: type[A]
     report: Callable[[str], None]
@@ -110,6 +104,21 @@ class _Setting[A: Anchored]:
             chains=self.chains, report=self.report, kind=self.kind, **options,
         )  # fmt: skip
 
+    def walks(self, anchors: np.ndarray, curvature: int = 0, **options: Any) -> list[Walk]:
+        """Begin a walk at each anchor; the first tells of the mean and the curvature, too."""
+
+        def at(anchor: np.ndarray, stream: np.random.Generator, **how: Any) -> Walk:
+            return Walk(self.family, anchor, self.coordinates, stream, **options, **how)
+
+        means, streams = moment_method(self.family, anchors[0]), self.rng.spawn(len(anchors))
+        centre = at(anchors[0], streams[0], means=means, curvature=curvature)
+        return [centre, *map(at, anchors[1:], streams[1:])]
+
+    def combined(self, walks: list[Walk], each: int) -> A:
+        """Build the rule of so many draws of each walk; a quarter as many are held out."""
+        constant = _is_exact(self.family)
+        return combined(walks, each, each // 4, rng=self.rng, constant=constant, kind=self.kind)
+
 
 def default_anchored[A: Anchored](
     family: Family,
@@ -120,7 +129,6 @@ def default_anchored[A: Anchored](
     *,
     rng: np.random.Generator,
     chains: np.ndarray | None = None,
-    target: Precision = TARGET,
     progressbar: bool = True,
     executor: Executor | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
@@ -129,44 +137,19 @@ def default_anchored[A: Anchored](
 
     Parameters
     ----------
-    family : Family
-    data : Data
+    family, rng, executor, kind
+        As for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; the executor takes draws
+        at points of a posterior of many parameters, too.
+    data, prior
+        What the posterior is made of.
     coordinates : Coordinates
         Of the parameters that are free.
-    prior : NormalPrior
     start : ndarray, shape (r,), optional
         Where the climb to the mode begins, for example the mode of a pseudo-likelihood; the prior
         mean by default.
-    rng : numpy.random.Generator
     chains : ndarray, shape (C, ...), optional
         First states of chains: observed ones are as good as any.
-    target : Precision
-        Errors of the posterior's mean and sd that draws may leave: they are made until it is
-        reached.
     progressbar : bool
-    executor : concurrent.futures.Executor, optional
-        For draws at several anchors, or at points of a posterior of many parameters.
-    kind : type
-        What to build: a wing's own kind of :class:`Anchored`.
-
-    Returns
-    -------
-    Anchored
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> rule = default_anchored(Bits(), Data(np.array([7.0]), 100), plain(1),
-    ...                         NormalPrior(np.zeros(1), np.eye(1)), progressbar=False,
-    ...                         rng=np.random.default_rng(0))
-    >>> len(rule.anchors), bool(abs(rule.centre[0] - np.log(7 / 3)) < 0.05)
-    (3, True)
     """
     if coordinates.size == 0:
         # Nothing is free: one anchor where the parameters are.
@@ -177,7 +160,7 @@ def default_anchored[A: Anchored](
     first = prior.mean if start is None else start
     with progress("Anchoring the normaliser", progressbar) as report:
         setting = _Setting(
-            family, data, coordinates, prior, first, rng, chains, target, executor, kind, report
+            family, data, coordinates, prior, first, rng, chains, executor, kind, report
         )
         few = coordinates.size <= FEW_PARAMETERS
         rule, converged = (_around_the_mode if few else _at_the_mode)(setting)
@@ -242,37 +225,20 @@ def _balanced_at_the_mean[A: Anchored](
     setting: _Setting[A], mode: Climb[A], n: int
 ) -> tuple[A, bool]:
     """One anchor at the posterior mean, put right by averages around it; whether it is near."""
-    family, coordinates, data = setting.family, setting.coordinates, setting.data
-    prior, rng, executor = setting.prior, setting.rng, setting.executor
+    coordinates, data, prior = setting.coordinates, setting.data, setting.prior
+    rng, executor = setting.rng, setting.executor
     n_bends = BENDS_EACH * coordinates.size
     posterior, rule = laplace_mean(mode.rule, data, prior), mode.rule
     for _ in range(MOST_PASSES):
         raised = rare_point(rule, posterior, data, prior)
         points = [posterior.mean] if raised is None else [posterior.mean, raised]
         anchors = coordinates.parameters(np.stack(points))
-        method = moment_method(family, anchors[0], None)
-        walks = [
-            Walk(
-                family,
-                anchor,
-                coordinates,
-                stream,
-                start=rule.states,
-                means=None if method == "exact" or place else method,
-                curvature=0 if place else n_bends,
-            )
-            for place, (anchor, stream) in enumerate(
-                zip(anchors, rng.spawn(len(anchors)), strict=True)
-            )
-        ]
+        walks = setting.walks(anchors, n_bends, start=rule.states)
         each = n // len(walks)
         kept = -(-5 * each // (4 * walks[0].n_chains))
         walks = draw_all([Draws(walk, kept) for walk in walks], executor)
         walks[0].draw(-(-n_bends // walks[0].n_chains) - kept, every=n_bends)
-        rule = combined(
-            walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
-            constant=_is_exact(family), kind=setting.kind,
-        )  # fmt: skip
+        rule = setting.combined(walks, each)
         posterior = laplace_mean(rule, data, prior)
         v = rule.v(coordinates.parameters(posterior.mean))
         setting.report(f"{len(walks)} anchors, {rule.n_nodes} draws: V = {v:.2g} to the mean")
@@ -283,7 +249,7 @@ def _balanced_at_the_mean[A: Anchored](
     for part in (COARSE, 1.0):
         averages, error = averages_until(
             rule, posterior_sets(rule, data, prior, posterior, rng), posterior.precision,
-            data.n_rows, part * MARGIN_OF_MANY * setting.target.mean, thin=walks[0].thin,
+            data.n_rows, part * MARGIN_OF_MANY * TARGET.mean, thin=walks[0].thin,
             start=rule.states, rng=rng, n_bends=int(n_bends / part), executor=executor,
         )  # fmt: skip
         rule = balanced(rule, averages)
@@ -297,7 +263,6 @@ def _balanced_at_the_mean[A: Anchored](
 def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
     """Several anchors for few parameters, with draws until the target is reached."""
     family, coordinates, chains = setting.family, setting.coordinates, setting.chains
-    rng, executor = setting.rng, setting.executor
     n_sites = 1 if chains is None else int(np.prod(chains.shape[1:]))
     if isinstance(family, OffersSites):
         n_sites = family.n_sites
@@ -311,21 +276,9 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
         n_chains=n_chains,
     )
     anchors = coordinates.parameters(axis_points(mode.point, mode.curvature))
-    joined = family.joined(anchors, rng) if isinstance(family, OffersJoins) else anchors
+    joined = family.joined(anchors, setting.rng) if isinstance(family, OffersJoins) else anchors
     anchors = anchors if joined is None else joined
-    method = moment_method(family, anchors[0], None)
-    walks = [
-        Walk(
-            family,
-            anchor,
-            coordinates,
-            stream,
-            start=mode.rule.states,
-            n_chains=n_chains,
-            means=method if method != "exact" and place == 0 else None,
-        )
-        for place, (anchor, stream) in enumerate(zip(anchors, rng.spawn(len(anchors)), strict=True))
-    ]
+    walks = setting.walks(anchors, start=mode.rule.states, n_chains=n_chains)
     most = MOST_DRAWS // (len(walks) * n_chains)
     small = SMALL_SITES * MOST_AXIS_POINTS // (n_sites * max(MOST_AXIS_POINTS, len(walks)))
     rounds = min(most, -(-max(FIRST_DRAWS, small) // n_chains))
@@ -334,19 +287,17 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
     found: Precision | None = None
     while True:
         try:
-            walks = draw_all([Draws(walk, rounds - walk.n_rounds) for walk in walks], executor)
+            wanted = [Draws(walk, rounds - walk.n_rounds) for walk in walks]
+            walks = draw_all(wanted, setting.executor)
         except KeyboardInterrupt:
             if rule is None:
                 raise
             told = f"a normaliser from {rule.n_nodes} draws, fewer than asked for, is .partial"
             raise Interrupted(told, replace(rule, precision=found, settled=False)) from None
-        rule = combined(
-            walks, anchor_moments(walks[0], method), each, each // 4, rng=rng, anchors=anchors,
-            constant=_is_exact(family), kind=setting.kind,
-        )  # fmt: skip
+        rule = setting.combined(walks, each)
         parts = [split(walk, each, each // 4)[0] for walk in walks]
         found = posterior_precision(rule, parts, setting.data, setting.prior, mode)
-        excess = found.excess(setting.target)
+        excess = found.excess(TARGET)
         setting.report(f"{len(walks)} anchors, {rule.n_nodes} draws: within {found.mean:.2g} sd")
         steady = all(walk.is_steady for walk in walks)
         if excess <= MARGIN or rounds >= most or not steady:
@@ -364,18 +315,8 @@ def _is_exact(family: Family) -> bool:
 def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
     """Place anchors at the mode and on the principal axes of a normal approximation.
 
-    Parameters
-    ----------
-    mode : ndarray, shape (r,)
-        Of one to five coordinates.
-    curvature : ndarray, shape (r, r)
-        Inverse covariance.
-
-    Returns
-    -------
-    ndarray, shape (K, r)
-        The mode, and two points on each axis, two sds away: three to nine points. Of five axes the
-        narrowest has none.
+    The mode of one to five coordinates and two points on each axis, two sds away: three to nine
+    points (K, r). Of five axes the narrowest has none. The curvature is the inverse covariance.
 
     Examples
     --------
@@ -389,17 +330,7 @@ def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
 
 
 def matched_prior(coordinates: Coordinates, draws: np.ndarray | None) -> NormalPrior:
-    """Match a normal prior on coordinates to the quartiles of prior draws; vague without them.
-
-    Parameters
-    ----------
-    coordinates : Coordinates
-    draws : ndarray, shape (K, d), or None
-        Of parameter vectors.
-
-    Returns
-    -------
-    NormalPrior
+    """Match a normal prior on coordinates to the quartiles of draws (K, d); vague without them.
 
     Examples
     --------

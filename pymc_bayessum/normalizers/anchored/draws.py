@@ -21,7 +21,7 @@ from pymc_bayessum.normalizers.family import (
     OffersEnergy,
 )
 
-__all__ = ["CHAINS", "Draws", "Walk", "chains_for", "draw_all", "mean_statistics", "some_of"]
+__all__ = ["CHAINS", "Draws", "Walk", "chains_for", "draw_all", "some_of"]
 
 #: Chains that are run side by side, at most.
 CHAINS = 500
@@ -48,13 +48,9 @@ _BLOCK = 8_000_000
 
 
 def chains_for(states: np.ndarray) -> int:
-    """Return the number of chains that is worth its burn-in, for states of this size.
+    """Return the number of chains that is worth its burn-in, for states (C, ...) of this size.
 
     A fifth of them can be held out, and ten equal sets made of the others.
-
-    Parameters
-    ----------
-    states : ndarray, shape (C, ...)
 
     Examples
     --------
@@ -67,25 +63,13 @@ def chains_for(states: np.ndarray) -> int:
 
 
 class Walk:
-    """Draws at one parameter value; more of them whenever asked. The first wait for burn-in.
+    """Draws at one parameter value (d,); more of them whenever asked. The first wait for burn-in.
 
-    Parameters
-    ----------
-    family : Family
-    theta : ndarray, shape (d,)
-    coordinates : Coordinates
-        In which statistics are kept.
-    rng : numpy.random.Generator
-    start : ndarray, shape (C, ...), optional
-        First states of the chains (repeated as needed).
-    n_chains : int
-        Chains, or draws at a time where the family draws independently.
-    means : {"plain", "rao-blackwell"}, optional
-        Which means of the statistics to keep over sets of chains.
-    keep_states : bool
-        Keep all states after all.
-    curvature : int
-        Number of draws whose second moments are summed up, kept or not.
+    Statistics are kept in coordinates. Chains begin at ``start`` (C, ...), repeated as needed;
+    where the family draws independently ``n_chains`` is the number of draws at a time. ``means``
+    says how the mean of the statistics will be told, see :func:`.moment_method`: what that takes is
+    kept, means over sets of chains or all states after all. Second moments of as many draws as
+    ``curvature`` says are summed up, kept or not.
 
     Attributes
     ----------
@@ -98,20 +82,6 @@ class Walk:
         Sweeps before the first draw, and between draws.
     settled : bool
         Whether the mean energy had stopped moving when burn-in ended.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> walk = Walk(Bits(), np.zeros(1), plain(1), np.random.default_rng(0), n_chains=50)
-    >>> walk.draw(4)
-    >>> walk.rows.shape
-    (4, 50, 1)
     """
 
     def __init__(
@@ -124,11 +94,10 @@ class Walk:
         start: np.ndarray | None = None,
         n_chains: int = CHAINS,
         means: str | None = None,
-        keep_states: bool = False,
         curvature: int = 0,
     ):
         self.family, self.theta, self.coordinates, self.rng = family, theta, coordinates, rng
-        self.n_chains, self.means, self.keep_states = n_chains, means, keep_states
+        self.n_chains, self.means = n_chains, means
         self.chain = family.chain(theta) if isinstance(family, OffersChain) else None
         self.burn_in, self.thin, self.settled = 0, 1, True
         self.kept: list[np.ndarray] = []
@@ -192,11 +161,7 @@ class Walk:
     def draw(self, rounds: int, every: int = 1) -> None:
         """Make some draws with every chain, and keep the statistics of each ``every``-th.
 
-        Parameters
-        ----------
-        rounds : int
-        every : int
-            Draws between serve the means alone.
+        Those between serve the means alone.
         """
         if self.chain is not None and not self.burn_in:
             self._burn_in()
@@ -211,7 +176,7 @@ class Walk:
                     self._curvature.add(reduced)
                 if kept:
                     self._rounds.append(reduced)
-            if kept and self.keep_states:
+            if kept and self.means not in (None, "exact", "plain", "rao-blackwell"):
                 self.kept.append(self.states)
             if self.means == "rao-blackwell":
                 assert isinstance(self.family, OffersConditionalMeans)
@@ -291,14 +256,7 @@ class Walk:
 
 
 class Draws(NamedTuple):
-    """Draws to be made: those of :meth:`Walk.draw`.
-
-    Attributes
-    ----------
-    walk : Walk
-        With a generator of its own.
-    rounds, every : int
-    """
+    """Draws to be made: those of :meth:`Walk.draw`, of a walk with a generator of its own."""
 
     walk: Walk
     rounds: int
@@ -313,16 +271,8 @@ class Draws(NamedTuple):
 def draw_all(wanted: Sequence[Draws], executor: Executor | None = None) -> list[Walk]:
     """Make draws at several anchors, side by side where there is an executor.
 
-    Parameters
-    ----------
-    wanted : sequence of Draws
-    executor : concurrent.futures.Executor, optional
-
-    Returns
-    -------
-    list of Walk
-        With the draws, the same ones whoever made them; other objects where they came from another
-        process.
+    They are the same whoever made them; the walks are other objects where they came from another
+    process.
     """
     walks = list(in_order(Draws.made, wanted, executor))
     for walk, (asked, *_) in zip(walks, wanted, strict=True):
@@ -356,12 +306,3 @@ def some_of(states: np.ndarray, n: int) -> np.ndarray:
     if len(states) <= n:
         return states
     return states[np.linspace(0, len(states) - 1, n).astype(int)]
-
-
-def mean_statistics(family: Family, states: Any, n_parameters: int) -> np.ndarray:
-    """Average of the statistics over states, (d,), without holding all of them at once."""
-    block = max(1, _BLOCK // max(1, n_parameters))
-    total = np.zeros(n_parameters)
-    for first in range(0, len(states), block):
-        total += family.statistics(states[first : first + block]).sum(axis=0)
-    return total / len(states)

@@ -7,23 +7,46 @@ from scipy.special import logsumexp, softmax
 
 from pymc_bayessum.normalizers.anchored.mixture import Nodes
 
-__all__ = ["V_LIMIT", "HeldOut", "correlation_factor", "held_out", "slope_trust"]
+__all__ = [
+    "TARGET",
+    "TOLERANCE",
+    "V_LIMIT",
+    "HeldOut",
+    "Precision",
+    "correlation_factor",
+    "held_out",
+    "slope_trust",
+]
 
 #: Variance of the log ratio above which an estimate is flagged.
 V_LIMIT = 0.5
 
 
+class Precision(NamedTuple):
+    """Errors that draws leave in a posterior, along the axes where they are largest.
+
+    Of its mean, in sds, and of its sd, relative.
+    """
+
+    mean: float
+    sd: float
+
+    def excess(self, target: "Precision") -> float:
+        """How many times the target the worse of the two is."""
+        return max(self.mean / target.mean, self.sd / target.sd)
+
+
+#: What draws are made for.
+TARGET = Precision(mean=0.03, sd=0.03)
+#: Times the target at which an error counts as missed: it is itself known to a quarter only.
+TOLERANCE = 1.5
+
+
 class HeldOut(NamedTuple):
     """Draws that were kept out of a rule.
 
-    Attributes
-    ----------
-    rows : ndarray, shape (T, r)
-        Reduced statistics of draws at all anchors.
-    log_weights : ndarray, shape (T,)
-        Minus the log density of the mixture of anchors.
-    covariances : ndarray, shape (K, r, r)
-        Of the reduced statistics at each anchor.
+    Reduced statistics of draws at all anchors (T, r), minus the log density of the mixture of
+    anchors there (T,), and the covariance of the statistics at each anchor (K, r, r).
     """
 
     rows: np.ndarray
@@ -34,19 +57,9 @@ class HeldOut(NamedTuple):
 def held_out(
     parts: list[np.ndarray], points: np.ndarray, sizes: np.ndarray, log_z: np.ndarray
 ) -> HeldOut:
-    """Gather rows held out at each anchor.
+    """Gather rows (T_k, r) held out at each anchor, of points (K, r).
 
-    Parameters
-    ----------
-    parts : list of ndarray, shapes (T_k, r)
-    points : ndarray, shape (K, r)
-        The anchors.
-    sizes, log_z : ndarray, shape (K,)
-        Draws in the rule at each anchor, and their constants from ``mbar``.
-
-    Returns
-    -------
-    HeldOut
+    ``sizes`` and ``log_z`` are the numbers of draws in the rule at each, and their constants.
     """
     rows = np.concatenate(parts)
     spread = [np.cov(part, rowvar=False).reshape(2 * part.shape[1:]) for part in parts]
@@ -60,20 +73,8 @@ def slope_trust(
     """Weight of the mean at the centre against the slope that all anchors give there together.
 
     Draws at other anchors tell of the slope at the centre too. Each estimate is weighted by the
-    inverse of its variance, in directions of unit variance of the statistics.
-
-    Parameters
-    ----------
-    spread : ndarray, shape (B, r), or None
-        Square root of the covariance of the mean; None where it is exact.
-    nodes : Nodes
-    centre : ndarray, shape (r,)
-    covariance : ndarray, shape (r, r)
-
-    Returns
-    -------
-    float
-        Between zero and one.
+    inverse of its variance, in directions of unit variance of the statistics. ``spread`` is the
+    square root of the covariance of the mean, :meth:`.Moments.spread`.
     """
     if spread is None:
         return 1.0
@@ -93,22 +94,8 @@ def correlation_factor(
     """Variance of changes of log Z, relative to independent draws and known constants.
 
     Influences of single draws, those through the constants of the anchors included, are summed
-    over each chain before they are squared. Checked between the anchors, or where V is a half.
-
-    Parameters
-    ----------
-    parts, chains : list of ndarray, shapes (N_k, r), (N_k,)
-        Reduced statistics of the draws at each anchor, and the chains they came from.
-    points, log_z : ndarray, shapes (K, r), (K,)
-        The anchors and their constants.
-    covariance : ndarray, shape (r, r)
-        At the centre.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    float
-        At least a half.
+    over each chain before they are squared. Checked between the anchors, or where V is a half,
+    with the covariance at the centre. At least a half.
     """
     rows = np.concatenate(parts)
     anchor = np.repeat(np.arange(len(parts)), [len(part) for part in parts])

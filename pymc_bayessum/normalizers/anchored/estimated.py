@@ -49,26 +49,7 @@ class Estimate(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """The normaliser of an estimate, as a function of parameter vectors.
-
-    Parameters
-    ----------
-    rule : Estimate
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers import Normalizer
-    >>> from pymc_bayessum.normalizers.anchored.rule import anchored
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> rule = anchored(Bits(), np.zeros((1, 1)), n=2000, rng=np.random.default_rng(0))
-    >>> isinstance(Estimated(rule), Normalizer)
-    True
-    """
+    """The normaliser of an estimate, as a function of parameter vectors."""
 
     rule: Estimate
 

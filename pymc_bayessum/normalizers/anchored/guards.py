@@ -63,16 +63,10 @@ def while_same(value: Any, data: np.ndarray) -> Any:
 
 
 def while_inside(xp: Any, value: Any, theta: Any, coordinates: Coordinates) -> Any:
-    """Guard log Z by whether coordinates represent the parameters.
+    """Guard log Z by whether coordinates represent the parameters (..., d).
 
-    Parameters
-    ----------
-    xp : module
-        ``numpy``, where log Z is +inf for other parameters, or ``pytensor.tensor``, where they
-        raise (infinite ones excepted, which samplers try).
-    value : array_like or TensorVariable, shape (...)
-    theta : array_like or TensorVariable, shape (..., d)
-    coordinates : Coordinates
+    For other parameters it is +inf in ``numpy``; in ``pytensor.tensor`` they raise (infinite ones
+    excepted, which samplers try).
     """
     if coordinates.outside is None:
         return value

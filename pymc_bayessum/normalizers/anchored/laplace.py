@@ -33,15 +33,7 @@ class Expanded(NamedTuple):
 
 
 def laplace_mean(rule: Anchored, data: Data, prior: NormalPrior) -> Expanded:
-    """Return the posterior mean as seen from the anchor of a rule.
-
-    Parameters
-    ----------
-    rule : Anchored
-        With one anchor.
-    data : Data
-    prior : NormalPrior
-    """
+    """Return the posterior mean as seen from the anchor of a rule."""
     anchor = rule.coordinates.of(rule.centre)
     mean, spread = rule.mean_and_covariance(anchor)
     precision = data.n_rows * spread + prior.precision
@@ -62,13 +54,6 @@ def rare_point(
 
     A statistic that hardly varies (a category nobody chose) is hardly among the draws at the
     anchor, yet its parameter is free to grow until it is no longer rare.
-
-    Parameters
-    ----------
-    rule : Anchored
-    about : Expanded
-    data : Data
-    prior : NormalPrior
     """
     share = rule.nodes.share(rule.coordinates.of(rule.centre))
     away = rule.nodes.rows - share @ rule.nodes.rows

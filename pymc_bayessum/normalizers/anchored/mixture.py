@@ -16,16 +16,10 @@ LEAST_SEEN = 0.05
 
 
 class Nodes(NamedTuple):
-    """Rows of reduced statistics over which a log Z is summed.
+    """Distinct rows (M, r) of reduced statistics over which a log Z is summed.
 
-    Attributes
-    ----------
-    rows : ndarray, shape (M, r)
-        Distinct ones.
-    log_weights : ndarray, shape (M,)
-        ``log Z(c) = logsumexp(rows @ c + log_weights)`` relative to the first anchor.
-    counts : ndarray, shape (M,)
-        Draws behind each row.
+    ``log Z(c) = logsumexp(rows @ c + log_weights)`` relative to the first anchor; ``counts`` are
+    the draws behind each row.
     """
 
     rows: np.ndarray
@@ -60,26 +54,11 @@ def mbar(
     r"""Combine draws at several parameter values self-consistently.
 
     The constants :math:`f_k = \log Z_k` solve :math:`f_k = \log \sum_n e^{c_k \cdot \psi_n} /
-    \sum_l N_l e^{c_l \cdot \psi_n - f_l}`; they maximise a concave function, found by Newton steps.
-
-    Parameters
-    ----------
-    rows : ndarray, shape (M, r)
-        Statistics of the pooled draws.
-    counts : ndarray, shape (M,)
-        How often each row occurs.
-    anchors : ndarray, shape (K, r)
-    sizes : ndarray, shape (K,)
-        Number of draws at each anchor.
-    start : ndarray, shape (K,), optional
-        Where to begin, see :func:`stepwise`.
-
-    Returns
-    -------
-    log_weights : ndarray, shape (M,)
-        ``log Z(c) = logsumexp(rows @ c + log_weights)`` relative to the first anchor.
-    log_z : ndarray, shape (K,)
-        At the anchors, relative to the first.
+    \sum_l N_l e^{c_l \cdot \psi_n - f_l}`; they maximise a concave function, found by Newton steps
+    from where :func:`stepwise` begins. Rows (M, r) are the statistics of the pooled draws, counts
+    (M,) how often each occurs, sizes (K,) the numbers of draws at each anchor (K, r). Returned are
+    the logarithms of the weights of :class:`Nodes` (M,), and the constants (K,) relative to the
+    first.
 
     Examples
     --------
@@ -122,16 +101,7 @@ def stepwise(means: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     .. math:: \log Z_k - \log Z_j \approx \tfrac12 (c_k - c_j) \cdot (m_j + m_k)
 
     along the tree whose steps are shortest, :math:`(c_k - c_j) \cdot (m_k - m_j)` being twice the
-    mean divergence between neighbours.
-
-    Parameters
-    ----------
-    means, anchors : ndarray, shape (K, r)
-        Mean statistics at each anchor, and its coordinates.
-
-    Returns
-    -------
-    ndarray, shape (K,)
+    mean divergence between neighbours; mean statistics and coordinates are both (K, r).
 
     Examples
     --------
@@ -153,19 +123,7 @@ def stepwise(means: np.ndarray, anchors: np.ndarray) -> np.ndarray:
 
 
 def pooled(parts: list[np.ndarray], anchors: np.ndarray) -> tuple[Nodes, np.ndarray]:
-    """Nodes of draws at several anchors.
-
-    Parameters
-    ----------
-    parts : list of ndarray, shapes (N_k, r)
-        Reduced statistics of the draws at each.
-    anchors : ndarray, shape (K, r)
-
-    Returns
-    -------
-    nodes : Nodes
-    log_z : ndarray, shape (K,)
-        At the anchors, relative to the first.
+    """Nodes of draws (N_k, r) at several anchors (K, r), and log Z there relative to the first.
 
     Examples
     --------
@@ -182,20 +140,12 @@ def pooled(parts: list[np.ndarray], anchors: np.ndarray) -> tuple[Nodes, np.ndar
 
 
 def stretched(nodes: Nodes, point: np.ndarray, covariance: np.ndarray, wanted: np.ndarray) -> Nodes:
-    r"""Move nodes linearly about their mean, so that one covariance becomes another.
+    r"""Move nodes linearly about their mean at an anchor, so that one covariance becomes another.
 
     The inverse of a covariance of N draws in r dimensions is too large by N / (N - r), and so would
     be the variances of a posterior. The second derivative of log Z is taken from draws that need
-    not be kept; the nodes, moved, tell of what is beyond. A log-sum stays one, and convex.
-
-    Parameters
-    ----------
-    nodes : Nodes
-    point : ndarray, shape (r,)
-        Coordinates of the anchor.
-    covariance, wanted : ndarray, shape (r, r)
-        The nodes are moved by the symmetric map (in the metric of the second) that takes the first
-        to the second.
+    not be kept; the nodes, moved, tell of what is beyond. A log-sum stays one, and convex. The map
+    is the one that is symmetric in the metric of the covariance that is wanted.
 
     Examples
     --------

@@ -18,15 +18,10 @@ __all__ = ["Moments", "anchor_moments", "moment_method"]
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean of the sufficient statistics at a parameter value.
+    """Mean (d,) of the sufficient statistics at a parameter value.
 
-    Attributes
-    ----------
-    mean : ndarray, shape (d,)
-    batches : ndarray, shape (B, d)
-        Estimates from disjoint sets of chains, whose spread tells the error of the mean; a single
-        row when the mean is exact.
-    method : str
+    ``batches`` (B, d) are estimates from disjoint sets of chains, whose spread tells the error of
+    the mean; a single row when the mean is exact.
     """
 
     mean: np.ndarray
@@ -50,32 +45,11 @@ class Moments:
         return (batches - batches.mean(axis=0)) / np.sqrt(n * (n - 1.0))
 
 
-def moment_method(family: Family, theta: np.ndarray, method: str | None) -> str:
+def moment_method(family: Family, theta: np.ndarray, method: str | None = None) -> str:
     """Check the name of a way to estimate the mean of the statistics, or choose the best.
 
-    Parameters
-    ----------
-    family : Family
-    theta : ndarray, shape (d,)
-    method : str or None
-        "exact" and "rao-blackwell" where the family offers them, "plain" averages, or the name of
-        one of the family's other means.
-
-    Returns
-    -------
-    str
-        By default the first of the three there is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> moment_method(Bits(), np.zeros(1), None)
-    'plain'
+    There are "exact" and "rao-blackwell" where the family offers them, "plain" averages, of these
+    by default the first there is, and the family's other means by their names.
     """
     others = list(family.other_means) if isinstance(family, OffersOtherMeans) else []
     names = ["exact"] * isinstance(family, OffersExactMean)
@@ -93,36 +67,10 @@ def moment_method(family: Family, theta: np.ndarray, method: str | None) -> str:
     return method
 
 
-def anchor_moments(walk: Walk, method: str) -> Moments:
-    """Mean of the statistics at the parameters of a walk.
-
-    Parameters
-    ----------
-    walk : Walk
-        With draws, and with means of the kind asked for.
-    method : str
-        From :func:`moment_method`.
-
-    Returns
-    -------
-    Moments
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.normalizers.coordinates import plain
-    >>> class Bits:
-    ...     def statistics(self, states):
-    ...         return states.sum(axis=1, keepdims=True).astype(float)
-    ...     def sample(self, theta, n, rng, start=None):
-    ...         return rng.random((n, 10)) < 1 / (1 + np.exp(-theta[0]))
-    >>> rng = np.random.default_rng(0)
-    >>> walk = Walk(Bits(), np.zeros(1), plain(1), rng, n_chains=100, means="plain")
-    >>> walk.draw(4)
-    >>> bool(abs(anchor_moments(walk, "plain").mean[0] - 5.0) < 0.5)
-    True
-    """
-    family, theta = walk.family, walk.theta
+def anchor_moments(walk: Walk) -> Moments:
+    """Mean of the statistics at the parameters of a walk, by the method its draws were made for."""
+    family, theta, method = walk.family, walk.theta, walk.means
+    assert method is not None
     if method == "exact":
         assert isinstance(family, OffersExactMean)
         mean = family.exact_mean(theta)

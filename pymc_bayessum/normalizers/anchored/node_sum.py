@@ -28,17 +28,7 @@ VERSION = 1
 
 
 def log_sum(point: Any, rows: np.ndarray, log_weights: np.ndarray) -> Any:
-    """Symbolic log-sum over nodes at coordinates.
-
-    Parameters
-    ----------
-    point : TensorVariable, shape (..., r)
-    rows : ndarray, shape (N, r)
-    log_weights : ndarray, shape (N,)
-
-    Returns
-    -------
-    TensorVariable, shape (...)
+    """Symbolic log-sum (...) over nodes (N, r) at coordinates (..., r).
 
     Examples
     --------

@@ -30,14 +30,7 @@ def posterior_sets(
 ) -> Iterator[np.ndarray]:
     """Yield sets of points, shape (S, r), those of one chain next to each other.
 
-    Parameters
-    ----------
-    rule : Anchored
-    data : Data
-    prior : NormalPrior
-    about : Expanded
-        Normal approximation, for scales and first points.
-    rng : numpy.random.Generator
+    ``about`` is a normal approximation, for scales and first points.
     """
     root = np.linalg.cholesky(np.linalg.inv(about.precision))
     target = rule.coordinates.select @ data.mean

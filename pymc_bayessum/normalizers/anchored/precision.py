@@ -11,9 +11,9 @@ from scipy.stats import norm, qmc
 
 from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, NormalPrior
 from pymc_bayessum.normalizers.anchored.draws import N_BATCHES
+from pymc_bayessum.normalizers.anchored.errors import Precision
 from pymc_bayessum.normalizers.anchored.mixture import pooled
 from pymc_bayessum.normalizers.anchored.rule import Anchored, Part
-from pymc_bayessum.normalizers.anchored.target import Precision
 
 __all__ = ["posterior_precision"]
 
@@ -28,19 +28,7 @@ def posterior_precision(
 ) -> Precision:
     """Predict the errors that the draws of a rule leave in a posterior.
 
-    Parameters
-    ----------
-    rule : Anchored
-    parts : list of Part
-        The draws in it.
-    data : Data
-    prior : NormalPrior
-    mode : Climb
-        Where the posterior is, and how wide.
-
-    Returns
-    -------
-    Precision
+    ``parts`` are these draws; ``mode`` is where the posterior is, and how wide.
     """
     coordinates = rule.coordinates
     anchors, centre = coordinates.of(rule.anchors), coordinates.of(rule.centre)

@@ -17,13 +17,6 @@ def product(xp: Any, left: Any, right: np.ndarray) -> Any:
     Symbolic ones are written as sums of products, which fuse with what follows: as fast as a call
     of BLAS for one vector, and compiled in a tenth of the time.
 
-    Parameters
-    ----------
-    xp : module
-        ``numpy`` or ``pytensor.tensor``.
-    left : array_like or TensorVariable, shape (..., d)
-    right : ndarray, shape (d,) or (d, m)
-
     Examples
     --------
     >>> import numpy as np

@@ -48,11 +48,8 @@ class AnchoredReference:
     constant, on which no posterior depends, and agree with the estimate at the posterior mean.
     """
 
-    doubt: str | None = None
-
     def __init__(self, rule: Any, asked: Asked):
-        thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
-        thetas = thetas.reshape(-1, thetas.shape[-1])
+        thetas = _parameters(asked)
         anchors = _anchors(thetas)
         offers = isinstance(rule.family, OffersJoins)
         joined = rule.family.joined(anchors, asked.rng) if offers else anchors
@@ -118,9 +115,8 @@ class AveragedReference:
     description = "draws of the model at draws of the posterior: mean slope and curvature of log Z"
 
     def __init__(self, rule: Anchored, asked: Asked):
-        thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
         coordinates = rule.coordinates
-        points = coordinates.of(thetas.reshape(-1, thetas.shape[-1]))
+        points = coordinates.of(_parameters(asked))
         self.rule, self.centre = rule, points.mean(axis=0)
         self.doubt = _doubt(rule.v(coordinates.parameters(self.centre)))
         n_bends = BENDS_EACH * coordinates.size
@@ -160,6 +156,12 @@ class AveragedReference:
         return ReferenceValue(
             np.asarray(value), sd=abs(noise) if self.settled else np.inf, noise=noise
         )
+
+
+def _parameters(asked: Asked) -> np.ndarray:
+    """Return the parameter vectors of the posterior's draws, (K, d)."""
+    thetas = np.concatenate([np.atleast_2d(theta) for (theta,) in asked.values])
+    return thetas.reshape(-1, thetas.shape[-1])
 
 
 def _error(half: Anchored, thetas: np.ndarray) -> float:

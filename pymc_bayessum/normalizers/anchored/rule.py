@@ -25,16 +25,13 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy.special import logsumexp, softmax
 
-from pymc_bayessum.normalizers.anchored.draws import (
-    CHAINS,
-    Draws,
-    Walk,
-    chains_for,
-    draw_all,
-)
+from pymc_bayessum.normalizers.anchored.draws import CHAINS, Draws, Walk, chains_for, draw_all
 from pymc_bayessum.normalizers.anchored.errors import (
+    TARGET,
+    TOLERANCE,
     V_LIMIT,
     HeldOut,
+    Precision,
     correlation_factor,
     held_out,
     slope_trust,
@@ -44,25 +41,10 @@ from pymc_bayessum.normalizers.anchored.mixture import Nodes, pooled, stretched
 from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments, moment_method
 from pymc_bayessum.normalizers.anchored.node_sum import log_sum
 from pymc_bayessum.normalizers.anchored.products import product
-from pymc_bayessum.normalizers.anchored.target import TARGET, TOLERANCE, Precision
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent
-from pymc_bayessum.normalizers.family import (
-    Family,
-    LogConstant,
-    OffersConstant,
-    OffersCoordinates,
-)
+from pymc_bayessum.normalizers.family import Family, LogConstant, OffersConstant, OffersCoordinates
 
-__all__ = [
-    "MOMENT_DRAWS",
-    "Anchored",
-    "Part",
-    "Slope",
-    "anchored",
-    "combined",
-    "own_coordinates",
-    "split",
-]
+__all__ = ["MOMENT_DRAWS", "Anchored", "Part", "Slope", "anchored", "combined", "split"]
 
 #: Share of the chains that is kept out of the rule and tells how good it is.
 HELD_OUT = 0.2
@@ -75,11 +57,7 @@ NO_CONSTANT = LogConstant(0.0, 0.0, "none", 0.0, 0)
 class Slope(NamedTuple):
     """What the mean of the statistics at the centre adds to the slope that the nodes have there.
 
-    Attributes
-    ----------
-    shift : ndarray, shape (r,)
-    trust : float
-        Weight of that mean, from zero to one.
+    The shift (r,) and the weight of that mean, from zero to one.
     """
 
     shift: np.ndarray
@@ -168,15 +146,10 @@ class Anchored:
         return now, now - self.coordinates.of(self.centre)
 
     def log_z_at(self, xp: Any, theta: Any) -> Any:
-        """Log Z of parameter thetas (..., d): convex, and finite for all that it can read.
+        """Log Z of parameter vectors (..., d): convex, and finite for all that it can read.
 
-        Parameters
-        ----------
-        xp : module
-            ``numpy`` or ``pytensor.tensor``.
-        theta : array_like or TensorVariable, shape (..., d)
-            A rule for an affine family of parameters gives +inf outside of that family; symbolic,
-            it raises there and says what to do.
+        A rule for an affine family of parameters gives +inf outside of that family in ``numpy``; in
+        ``pytensor.tensor`` it raises there and says what to do.
         """
         now, step = self._coordinates(xp, theta)
         if xp is pt:
@@ -392,7 +365,7 @@ def anchored[A: Anchored](
     """
     anchors = np.atleast_2d(np.asarray(anchors, dtype=float))
     if coordinates is None:
-        coordinates = own_coordinates(family, anchors[0], rng)
+        coordinates = _own_coordinates(family, anchors[0], rng)
     method = moment_method(family, anchors[0], moments)
     each = -(-n // len(anchors))
     # Fewer than the coordinates would leave directions that nothing was held out for.
@@ -415,8 +388,7 @@ def anchored[A: Anchored](
             streams[place],
             start=start,
             n_chains=chains if n_chains is None else n_chains,
-            means=method if of_centre and method in ("plain", "rao-blackwell") else None,
-            keep_states=of_centre and method not in ("exact", "plain", "rao-blackwell"),
+            means=method if of_centre else None,
         )
         rounds = -(-wanted // walk.n_chains)
         every = max(1, -(-total // walk.n_chains) // rounds) if of_centre else 1
@@ -429,22 +401,11 @@ def anchored[A: Anchored](
         walks += draw_all([draws(place, walks[0].states) for place in others], executor)
     else:
         walks = draw_all([draws(place, start) for place in (0, *others)], executor)
-    mean = anchor_moments(walks[0], method)
-    return combined(
-        walks, mean, each, n_tests, rng=rng, constant=constant, kind=kind, anchors=anchors
-    )
+    return combined(walks, each, n_tests, rng=rng, constant=constant, kind=kind)
 
 
 class Part(NamedTuple):
-    """Draws at one anchor.
-
-    Attributes
-    ----------
-    rows : ndarray, shape (N, r)
-        Reduced statistics.
-    chain : ndarray of int, shape (N,)
-        Number of the chain each came from.
-    """
+    """Draws at one anchor: reduced statistics (N, r), and the chain each came from (N,)."""
 
     rows: np.ndarray
     chain: np.ndarray
@@ -453,15 +414,7 @@ class Part(NamedTuple):
 def split(walk: Walk, n_nodes: int, n_tests: int) -> tuple[Part, Part]:
     """Choose nodes and tests from different chains, spread evenly over the draws of each.
 
-    Parameters
-    ----------
-    walk : Walk
-    n_nodes, n_tests : int
-        At most so many, and in that proportion.
-
-    Returns
-    -------
-    nodes, tests : Part
+    At most so many, and in that proportion.
     """
     rows = walk.rows.transpose(1, 0, 2)
     n_chains, n_rounds, size = rows.shape
@@ -478,34 +431,20 @@ def split(walk: Walk, n_nodes: int, n_tests: int) -> tuple[Part, Part]:
 
 def combined[A: Anchored](
     walks: list[Walk],
-    moments: Moments,
     n_nodes: int,
     n_tests: int,
     *,
-    anchors: np.ndarray,
     rng: np.random.Generator,
-    constant: bool = False,
-    kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
+    constant: bool,
+    kind: type[A],
 ) -> A:
-    """Build a normaliser from draws at its anchors.
+    """Build a normaliser from walks at its anchors, that of the centre first.
 
-    Parameters
-    ----------
-    walks : list of Walk
-        One for each anchor, the centre first.
-    moments : Moments
-        At the centre.
-    n_nodes, n_tests : int
-        Draws of each anchor in the rule and held out, at most.
-    anchors : ndarray, shape (K, d)
-    rng, constant, kind
-        As for :func:`anchored`.
-
-    Returns
-    -------
-    Anchored
+    So many draws of each, at most, are in the rule and held out; the other arguments are those of
+    :func:`anchored`.
     """
     family, coordinates = walks[0].family, walks[0].coordinates
+    anchors, moments = np.stack([walk.theta for walk in walks]), anchor_moments(walks[0])
     parts, left = zip(*(split(walk, n_nodes, n_tests) for walk in walks), strict=True)
     points = coordinates.of(anchors)
     inside = [part.rows for part in parts]
@@ -542,7 +481,7 @@ def combined[A: Anchored](
     )
 
 
-def own_coordinates(family: Family, theta: np.ndarray, rng: np.random.Generator) -> Coordinates:
+def _own_coordinates(family: Family, theta: np.ndarray, rng: np.random.Generator) -> Coordinates:
     """Return the coordinates a family offers, or independent statistics of its draws."""
     if isinstance(family, OffersCoordinates):
         return family.coordinates()
