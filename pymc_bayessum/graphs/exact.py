@@ -84,11 +84,14 @@ class _EliminationOp(JAXOp):
             variables.append(kind.filter_variable(variable))
         return Apply(self, variables, [kind() for kind in self.output_types])
 
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Run the pass."""
+    def run(self, *inputs: np.ndarray) -> tuple[Any, ...]:
+        """Run the pass on numbers."""
         found = getattr(self.plan, self.method)(*inputs)
-        values = found if isinstance(found, tuple) else (found,)
-        for storage, value in zip(output_storage, values, strict=True):
+        return found if isinstance(found, tuple) else (found,)
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Keep what the pass returns."""
+        for storage, value in zip(output_storage, self.run(*inputs), strict=True):
             storage[0] = np.asarray(value)
 
     def perform_jax(self, *inputs: Any) -> Any:
@@ -234,21 +237,28 @@ def _jax_functions(plan: EliminationPlan) -> dict[str, Callable[..., Any]]:
     import jax.numpy as jnp
 
     def on_host(op: _EliminationOp) -> Callable[..., Any]:
-        def call(*inputs: Any) -> Any:
+        shapes = [kind.shape for kind in op.output_types]
+
+        def batched(*inputs: Any) -> tuple[np.ndarray, ...]:
+            arrays = [np.asarray(value) for value in inputs]
+            batch = arrays[0].shape[:-2]
+            results = tuple(np.empty((*batch, *shape), arrays[0].dtype) for shape in shapes)
+            for index in np.ndindex(batch):
+                values = op.run(*(array[index] for array in arrays))
+                for result, value in zip(results, values, strict=True):
+                    result[index] = value
+            return results
+
+        def call(*inputs: Any) -> tuple[Any, ...]:
             dtype = jnp.result_type(float)
-            outputs = [jax.ShapeDtypeStruct(kind.shape, dtype) for kind in op.output_types]
-            batched = np.vectorize(
-                getattr(plan, op.method),
-                otypes=[dtype] * len(outputs),
-                signature=op.gufunc_signature,
-            )
+            outputs = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
             values = [jnp.asarray(value, dtype) for value in inputs]
-            shapes = tuple(outputs) if len(outputs) > 1 else outputs[0]
-            return jax.pure_callback(batched, shapes, *values, vmap_method="broadcast_all")
+            return jax.pure_callback(batched, outputs, *values, vmap_method="broadcast_all")
 
         return call
 
-    log_z = jax.custom_jvp(on_host(LogPartition(plan)))
+    value_on_host = on_host(LogPartition(plan))
+    log_z = jax.custom_jvp(lambda h, J: value_on_host(h, J)[0])
     marginals = jax.custom_jvp(on_host(Marginals(plan)))
     tangent = on_host(MarginalsTangent(plan))
 
