@@ -205,16 +205,21 @@ def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | N
     return normalizer
 
 
-def _no_normalizer(layout: PottsLayout) -> str:
+def _cost_of(layout: PottsLayout) -> str:
     width, entries = least_cost(layout)
+    return (
+        f"this graph has elimination width {width}, {entries:.2g} table entries with "
+        f"{layout.n_states} states, the limit is {Budget.EVERY_STEP:.2g}"
+    )
+
+
+def _no_normalizer(layout: PottsLayout) -> str:
     possible = plan_within(layout, Budget.ON_REQUEST) is not None
     exact = ", normalizer='exact' (slow but possible here)" if possible else ""
     return (
-        f"normalizer=None is exact only while it is affordable: this graph has elimination width "
-        f"{width}, {entries:.2g} table entries with {layout.n_states} states, the limit is "
-        f"{Budget.EVERY_STEP:.2g}. In a model it is anchored at the data (observed=, pm.observe or "
-        f"pbs.anchor); outside of one pass normalizer=pbs.anchored_rule(...) or "
-        f"pbs.potts_rule(...){exact}"
+        f"normalizer=None is exact only while it is affordable: {_cost_of(layout)}. In a model it "
+        "is anchored at the data (observed=, pm.observe or pbs.anchor); outside of one pass "
+        f"normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...){exact}"
     )
 
 
@@ -310,12 +315,10 @@ class GraphDistribution(Discrete):
             _warn_of_noisy_curvature(name, normalizer)
         if normalizer is None and _forbids(h, J):
             if data is not None:
-                width, entries = least_cost(layout)
                 raise ValueError(
-                    f"{name}: h or J hold -inf, and what is forbidden needs an exact sum: this "
-                    f"graph has elimination width {width}, {entries:.2g} table entries with "
-                    f"{layout.n_states} states, the limit is {Budget.EVERY_STEP:.2g}. Anchors take "
-                    "finite numbers: -15 in place of -inf makes a state one in millions"
+                    f"{name}: h or J hold -inf, and what is forbidden needs an exact sum: "
+                    f"{_cost_of(layout)}. Anchors take finite numbers: -15 in place of -inf makes "
+                    "a state one in millions"
                 )
         elif normalizer is None:
             build = PottsAnchors(layout, prior_parameters(layout, h, J))
