@@ -78,20 +78,6 @@ def conditional_sums(
 ) -> ConditionalSums:
     r"""Sum over rows, for all sites on all cores, :math:`w \log p(x_i \mid x_{-i})` and the like.
 
-    Parameters
-    ----------
-    states : ndarray of int, shape (N, L)
-        States 0 .. S-1.
-    weights : ndarray, shape (N,)
-        Of the rows.
-    fields : ndarray, shape (L, S)
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-
-    Returns
-    -------
-    ConditionalSums
-
     Examples
     --------
     Two sites, one row, no fields and no couplings: all conditionals are a half.
@@ -130,20 +116,7 @@ def _count(states, weights, edges, sites, pairs):
 def counts(
     states: np.ndarray, weights: np.ndarray, edges: np.ndarray, n_states: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the weights of rows by the states of each site, and of both ends of each edge.
-
-    Parameters
-    ----------
-    states : ndarray of int, shape (N, L)
-        States 0 .. S-1.
-    weights : ndarray, shape (N,)
-    edges : ndarray of int, shape (E, 2)
-    n_states : int
-
-    Returns
-    -------
-    sites : ndarray, shape (L, S)
-    pairs : ndarray, shape (E, S, S)
+    """Sum the weights of rows by the states of each site, (L, S), and of each edge, (E, S, S).
 
     Examples
     --------

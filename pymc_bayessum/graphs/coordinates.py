@@ -17,17 +17,9 @@ DENSE_LIMIT = 2000
 
 
 def spanned(layout: PottsLayout, draws: np.ndarray) -> Coordinates:
-    """Coordinates of the affine subspace that draws of a prior span.
+    """Coordinates of the affine subspace that draws of a prior, (K, d), span.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    draws : ndarray, shape (K, d)
-        Parameter vectors. Fields of a large image may depend on a few numbers only.
-
-    Returns
-    -------
-    Coordinates
+    Fields of a large image may depend on a few numbers only.
 
     Examples
     --------
@@ -52,17 +44,8 @@ def identifiable(layout: PottsLayout, long: bool = False) -> Coordinates:
     """Coordinates without the directions of theta that leave all probabilities unchanged.
 
     The statistics that stay are a subset of all: for fields and couplings in full, those of
-    states other than 0. Parameter vectors that are too long to search keep all coordinates.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    long : bool
-        Whether to keep maps sparse, see :func:`spanned`.
-
-    Returns
-    -------
-    Coordinates
+    states other than 0. Parameter vectors that are too long to search keep all coordinates; maps of
+    ``long`` ones stay sparse, see :func:`spanned`.
 
     Examples
     --------
@@ -108,15 +91,14 @@ def _without_first_state(layout: PottsLayout, long: bool) -> tuple[np.ndarray, A
     for a in range(1, n_states):
         affine[site[has[:, a], 0], column[site[has[:, a], a]]] = -1.0
     if full:
-        first, second = layout.edges[:, 0], layout.edges[:, 1]
-        for a in range(1, n_states):
-            affine[pair[:, a, 0], column[site[first, a]]] = 1.0
-            affine[pair[:, 0, a], column[site[second, a]]] = 1.0
-            affine[pair[:, 0, 0], column[site[first, a]]] = -1.0
-            affine[pair[:, 0, 0], column[site[second, a]]] = -1.0
-            for b in range(1, n_states):
-                affine[pair[:, a, 0], column[pair[:, a, b]]] = -1.0
-                affine[pair[:, 0, b], column[pair[:, a, b]]] = -1.0
-                affine[pair[:, 0, 0], column[pair[:, a, b]]] = 1.0
+        # All indicators of a site are M psi + e of those kept; of an edge, products of two such.
+        M = np.vstack([-np.ones(n_states - 1), np.eye(n_states - 1)])
+        e = np.eye(n_states, 1)
+        rows = pair.reshape(n_edges, n_states**2, 1)
+        both = pair[:, 1:, 1:].reshape(n_edges, 1, (n_states - 1) ** 2)
+        first, second = site[layout.edges.T, None, 1:]
+        affine[rows, column[both]] = np.kron(M, M)
+        affine[rows, column[first]] = np.kron(M, e)
+        affine[rows, column[second]] = np.kron(e, M)
         constant[pair[:, 0, 0]] = 1.0
     return order, affine.tocsr() if long else affine, constant

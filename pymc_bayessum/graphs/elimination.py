@@ -67,18 +67,7 @@ def listing_cost(n_sites: int, n_states: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class EliminationPlan:
-    """Everything the compiled passes need to know of a graph, worked out once.
-
-    Build it with :func:`elimination_plan`.
-
-    Attributes
-    ----------
-    n_sites, n_states : int
-    edges : ndarray of int, shape (E, 2)
-    order : EliminationOrder
-    packed : ndarray of int
-        All of it for the compiled passes.
-    """
+    """Everything the compiled passes need to know of a graph; see :func:`elimination_plan`."""
 
     n_sites: int
     n_states: int
@@ -143,13 +132,8 @@ class EliminationPlan:
 
     def log_partitions(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
         """Log Z of a batch of full parameters ``h`` (..., L, S) and ``J`` (..., E, S, S)."""
-        batch = np.broadcast_shapes(h.shape[:-2], J.shape[:-3])
-        fields = np.broadcast_to(h, (*batch, *h.shape[-2:]))
-        couplings = np.broadcast_to(J, (*batch, *J.shape[-3:]))
-        values = np.empty(batch)
-        for index in np.ndindex(batch):
-            values[index] = self.log_partition(fields[index], couplings[index])
-        return values
+        one_by_one = np.vectorize(self.log_partition, otypes=[float], signature="(l,s),(e,s,s)->()")
+        return one_by_one(h, J)
 
     def marginals(self, h: np.ndarray, J: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Log Z, site marginals (L, S) and edge marginals (E, S, S)."""
@@ -197,16 +181,8 @@ def elimination_plan(
 ) -> EliminationPlan:
     """Plan the elimination of a graph; the same graph gives the same object.
 
-    Parameters
-    ----------
-    edges : array_like of int, shape (E, 2), or networkx.Graph
-    n_sites, n_states : int
-    most_entries : float
-        Orders with a larger table than this are given up on the way; a `ValueError` where all are.
-
-    Returns
-    -------
-    EliminationPlan
+    Orders with a table of more than ``most_entries`` are given up on the way; a `ValueError` where
+    all are.
 
     Examples
     --------
@@ -229,21 +205,19 @@ def elimination_plan(
     return plan
 
 
+def _bound(layout: PottsLayout) -> tuple[int, float]:
+    """Lower bounds of the width and of the table entries, found at a glance."""
+    width = least_width(layout.edges, layout.n_sites)
+    listed = listing_cost(layout.n_sites, layout.n_states)
+    return width, min(_power(layout.n_states, 1 + width), listed)
+
+
 @lru_cache(maxsize=64)
 def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
     """Elimination plan of a model's graph if it costs no more than a budget, else None.
 
-    Graphs that are plainly too wide are told by a bound, without a search for an order.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    budget : float
-        Table entries, one of :class:`Budget`.
-
-    Returns
-    -------
-    EliminationPlan or None
+    Graphs that are plainly too wide are told by a bound, without a search for an order. The budget
+    is one of :class:`Budget`.
 
     Examples
     --------
@@ -254,9 +228,7 @@ def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
     >>> [plan_within(layout, Budget.ONCE) is None for layout in (small, wide)]
     [False, True]
     """
-    width = least_width(layout.edges, layout.n_sites)
-    least = min(_power(layout.n_states, 1 + width), listing_cost(layout.n_sites, layout.n_states))
-    if least > budget:
+    if _bound(layout)[1] > budget:
         return None
     try:
         plan = elimination_plan(
@@ -270,15 +242,6 @@ def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
 def least_cost(layout: PottsLayout) -> tuple[int, float]:
     """Width and table entries that elimination of a model's graph has at least, for messages.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-
-    Returns
-    -------
-    width : int
-    entries : float
-
     Examples
     --------
     >>> from pymc_bayessum import graphs
@@ -286,9 +249,7 @@ def least_cost(layout: PottsLayout) -> tuple[int, float]:
     >>> least_cost(PottsLayout(40, 2, graphs.complete(40), "none", "scalar"))[0]
     39
     """
-    width = least_width(layout.edges, layout.n_sites)
-    entries = _power(layout.n_states, 1 + width)
-    entries = min(entries, listing_cost(layout.n_sites, layout.n_states))
+    width, entries = _bound(layout)
     if entries > Budget.ON_REQUEST:
         return width, entries
     plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
@@ -302,17 +263,16 @@ def _pointers(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return offsets, np.array([value for row in rows for value in row], dtype=np.int64)
 
 
-def _runs(table: list[int], factor: list[int], n_states: int) -> list[tuple[int, int]]:
+def _runs(table: list[int], factor: set[int], n_states: int) -> list[tuple[int, int]]:
     """Lay a factor over a table: (size, stride in the factor) of each run of axes, slowest first.
 
     Neighbouring axes of the table that the factor has (or lacks) together make one run; a factor
     does not move along a run it lacks, which is stride zero.
     """
-    has = set(factor)
     runs: list[tuple[int, int]] = []
     stride = 1
     for site in reversed(table):
-        present = site in has
+        present = site in factor
         if runs and (runs[-1][1] > 0) == present:
             runs[-1] = (runs[-1][0] * n_states, runs[-1][1])
         else:
@@ -354,16 +314,11 @@ def _pack(plan: EliminationPlan) -> np.ndarray:
         separator = list(clique[::-1])
         table = [*separator, site]
         nearest = sorted(later_edges[step])
-        ends = [order.order[late] for late, *_ in nearest]
-        scopes = [[*ends[::-1], site]]
-        scopes += [[*order.cliques[child][::-1]] for child in incoming[step]]
+        scopes = [{site, *(order.order[late] for late, *_ in nearest)}]
+        scopes += [set(order.cliques[child]) for child in incoming[step]]
         separators.append(separator)
         local.append(
-            [
-                value
-                for other, (_, row, flip) in zip(ends, nearest, strict=True)
-                for value in (row, flip, other)
-            ]
+            [value for late, row, flip in nearest for value in (row, flip, order.order[late])]
         )
         factors.append([-1, *incoming[step]])
         runs += [

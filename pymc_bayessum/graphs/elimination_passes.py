@@ -37,7 +37,7 @@ _TANGENT_STEP = 1e-40
 #: A finite logarithm that stands for minus infinity.
 _FORBIDDEN = -1e9
 #: Raised whenever arguments of the C functions change: compiled callers are cached on disk.
-NATIVE_VERSION = 4
+NATIVE_VERSION = 5
 
 # For functions never called from Python: without wrappers and checks they compile in less time.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

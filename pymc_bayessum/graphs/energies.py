@@ -6,6 +6,7 @@ sum over rows is asked for a rewrite replaces the matrix by the sum of its rows.
 change (``pm.Data``) are looked up in the parameters.
 """
 
+from itertools import batched
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,7 @@ class RowLogp(TensorSymbolicOp):
 
     def build_inner_graph(self, log_z, *pairs):
         """Write out the products."""
-        energies = [
-            pt.sum(times(phi, theta), axis=-1) for phi, theta in zip(*_halves(pairs), strict=True)
-        ]
+        energies = (pt.sum(times(phi, theta), axis=-1) for phi, theta in batched(pairs, 2))
         return [sum(energies) - log_z]
 
     def pullback(self, inputs, outputs, cotangents):
@@ -57,17 +56,13 @@ class RowLogp(TensorSymbolicOp):
         _, *pairs = inputs
         rows = cotangents[0][:, None]
         back = [-pt.sum(rows)]
-        for phi, theta in zip(*_halves(pairs), strict=True):
+        for phi, theta in batched(pairs, 2):
             back += [rows * theta, pt.sum(rows * phi, axis=0)]
         return back
 
     def __str__(self) -> str:
         """Name the Op."""
         return type(self).__name__
-
-
-def _halves(pairs: Any) -> tuple[Any, Any]:
-    return pairs[::2], pairs[1::2]
 
 
 @register_canonicalize
@@ -78,10 +73,10 @@ def sum_statistics(fgraph: Any, node: Apply) -> list[Variable] | None:
     if rows is None or not isinstance(rows.op, RowLogp) or node.op.axis not in (None, (0,)):
         return None
     log_z, *pairs = rows.inputs
-    if not all(isinstance(phi, Constant) for phi in _halves(pairs)[0]):
+    if not all(isinstance(phi, Constant) for phi, _ in batched(pairs, 2)):
         return None
     total = -len(pairs[0].data) * log_z
-    for phi, theta in zip(*_halves(pairs), strict=True):
+    for phi, theta in batched(pairs, 2):
         total += pt.sum(times(phi.data.sum(axis=0), theta))
     return [total.astype(node.outputs[0].type.dtype)]
 
@@ -89,25 +84,13 @@ def sum_statistics(fgraph: Any, node: Apply) -> list[Variable] | None:
 def row_logp(layout: PottsLayout, x: Any, h: Any, J: Any, log_z: Any, absolute: bool = True) -> Any:
     """Log-probability of each row, -inf where a state is out of range or log Z is not finite.
 
-    What is forbidden (-inf in ``h`` or ``J``) has -inf too, and no part in the gradient otherwise.
+    Leading dimensions of ``h`` and ``J``, which are those of ``log_z``, broadcast with those of the
+    rows. What is forbidden (-inf in ``h`` or ``J``) has -inf too, and no part in the gradient
+    otherwise.
 
     No row can be more probable than one. Where an estimated log Z says so, by more than its error
-    could, the parameters are far outside of what it answers for: -inf as well.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    x : TensorVariable of int, shape (..., L)
-    h, J : TensorVariable
-        Of the layout's shapes; leading dimensions broadcast with those of ``x``.
-    log_z : TensorVariable
-        The normaliser, of the batch shape of the parameters.
-    absolute : bool
-        False where log Z is known up to a constant only.
-
-    Returns
-    -------
-    TensorVariable, shape (...)
+    could, the parameters are far outside of what it answers for: -inf as well. A log Z that is
+    known up to a constant only is not ``absolute``, and tells nothing of the kind.
     """
     x = pt.as_tensor_variable(x)
     single = _n_batch(h, layout.field_shape) == 0 and _n_batch(J, layout.coupling_shape) == 0
@@ -159,19 +142,9 @@ def _constant_row_logp(
 
 
 def symbolic_energy(layout: PottsLayout, states: Any, h: Any, J: Any) -> Any:
-    """Energies of rows of states 0 .. S-1 (also for spins), for parameters with or without batch.
+    """Energies (...) of rows of states 0 .. S-1 (also for spins), (..., L), all in range.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    states : TensorVariable of int, shape (..., L)
-        All in range.
-    h, J : TensorVariable
-        Of the layout's shapes; leading dimensions broadcast with those of ``states``.
-
-    Returns
-    -------
-    TensorVariable, shape (...)
+    Leading dimensions of ``h`` and ``J`` broadcast with those of the states.
     """
     return _field_energy(layout, states, h) + _coupling_energy(layout, states, J)
 

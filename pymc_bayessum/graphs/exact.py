@@ -11,7 +11,8 @@ that backend is used.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -46,22 +47,32 @@ __all__ = ["ExactNormalizer", "LogPartition", "Marginals", "MarginalsTangent"]
 
 
 class _EliminationOp(JAXOp):
-    """What the three Ops share: a plan, and full parameters as inputs."""
+    """One pass of a plan: full parameters, and steps of them, to what its signature says."""
 
     __props__: tuple[str, ...] = ("plan",)  # type: ignore[assignment]  # PyTensor's () is taken for the type
+    gufunc_signature: str
+    #: The method of the plan that it calls.
+    method: str
 
     def __init__(self, plan: EliminationPlan):
         # Not JAXOp's own, which imports JAX to compile the function it is given.
         super(JAXOp, self).__init__()
         self.plan = plan
         n_edges, n_states = len(plan.edges), plan.n_states
-        self.field_type = TensorType("float64", shape=(plan.n_sites, n_states))
-        self.coupling_type = TensorType("float64", shape=(n_edges, n_states, n_states))
+        kinds = {
+            "()": TensorType("float64", shape=()),
+            "(l,s)": TensorType("float64", shape=(plan.n_sites, n_states)),
+            "(e,s,s)": TensorType("float64", shape=(n_edges, n_states, n_states)),
+        }
+        self.input_types, self.output_types = (
+            tuple(kinds[core] for core in re.findall(r"\(.*?\)", side))
+            for side in self.gufunc_signature.split("->")
+        )
 
-    def _inputs(self, values: Sequence[Any]) -> list[Variable]:
-        types = (self.field_type, self.coupling_type) * (len(values) // 2)
+    def make_node(self, *inputs: Any) -> Apply:
+        """Check the shapes of the inputs."""
         variables = []
-        for place, (kind, value) in enumerate(zip(types, values, strict=True)):
+        for place, (kind, value) in enumerate(zip(self.input_types, inputs, strict=True)):
             variable = pt.cast(pt.as_tensor_variable(value), "float64")
             shape = variable.type.shape
             if len(shape) != kind.ndim or any(
@@ -71,11 +82,21 @@ class _EliminationOp(JAXOp):
                 name = ("h", "J", "h_step", "J_step")[place]
                 raise ValueError(f"{name} must have shape {kind.shape}, got {shape}")
             variables.append(kind.filter_variable(variable))
-        return variables
+        return Apply(self, variables, [kind() for kind in self.output_types])
 
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Every output depends on every input."""
-        return [[True] * len(node.outputs) for _ in node.inputs]
+    def run(self, *inputs: np.ndarray) -> tuple[Any, ...]:
+        """Run the pass on numbers."""
+        found = getattr(self.plan, self.method)(*inputs)
+        return found if isinstance(found, tuple) else (found,)
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Keep what the pass returns."""
+        for storage, value in zip(output_storage, self.run(*inputs), strict=True):
+            storage[0] = np.asarray(value)
+
+    def perform_jax(self, *inputs: Any) -> Any:
+        """Run under JAX."""
+        return _jax_functions(self.plan)[self.method](*inputs)
 
     def __repr__(self) -> str:
         """Name with the size of the graph; the plan would print its arrays."""
@@ -85,12 +106,16 @@ class _EliminationOp(JAXOp):
     __str__ = __repr__
 
 
+def _connected(outputs: Any, cotangents: Any) -> list[Variable]:
+    """Write zeros for the cotangents of outputs that nothing depends on."""
+    return [
+        output.zeros_like() if isinstance(cotangent.type, DisconnectedType) else cotangent
+        for output, cotangent in zip(outputs, cotangents, strict=True)
+    ]
+
+
 class LogPartition(_EliminationOp):
     """Log Z of a graph: inputs ``h`` (L, S) and ``J`` (E, S, S), output a scalar.
-
-    Parameters
-    ----------
-    plan : EliminationPlan
 
     Examples
     --------
@@ -104,22 +129,7 @@ class LogPartition(_EliminationOp):
     """
 
     gufunc_signature = "(l,s),(e,s,s)->()"
-
-    def make_node(self, *inputs: Any) -> Apply:
-        """Check the shapes of the inputs."""
-        return Apply(self, self._inputs(inputs), [pt.dscalar()])
-
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Run the forward pass."""
-        output_storage[0][0] = np.asarray(self.plan.log_partition(*inputs))
-
-    def perform_jax(self, h: Any, J: Any) -> Any:
-        """Run under JAX."""
-        return _jax_functions(self.plan)[0](h, J)
-
-    def infer_shape(self, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
-        """Return the shape of a scalar."""
-        return [()]
+    method = "log_partition"
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """Return the marginals times the cotangent."""
@@ -128,39 +138,14 @@ class LogPartition(_EliminationOp):
 
 
 class Marginals(_EliminationOp):
-    """Log Z, site marginals (L, S) and edge marginals (E, S, S): log Z with its gradient.
-
-    Parameters
-    ----------
-    plan : EliminationPlan
-    """
+    """Log Z, site marginals (L, S) and edge marginals (E, S, S): log Z with its gradient."""
 
     gufunc_signature = "(l,s),(e,s,s)->(),(l,s),(e,s,s)"
-
-    def make_node(self, *inputs: Any) -> Apply:
-        """Check the shapes of the inputs."""
-        outputs = [pt.dscalar(), self.field_type(), self.coupling_type()]
-        return Apply(self, self._inputs(inputs), outputs)
-
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Run the forward and the backward pass."""
-        for storage, value in zip(output_storage, self.plan.marginals(*inputs), strict=True):
-            storage[0] = np.asarray(value)
-
-    def perform_jax(self, h: Any, J: Any) -> Any:
-        """Run under JAX."""
-        return _jax_functions(self.plan)[1](h, J)
-
-    def infer_shape(self, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
-        """Marginals have the shapes of the parameters."""
-        return [(), *shapes]
+    method = "marginals"
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """Return the Hessian, which is symmetric, times the cotangents."""
-        value, *steps = (
-            variable.zeros_like() if isinstance(cotangent.type, DisconnectedType) else cotangent
-            for variable, cotangent in zip(outputs, cotangents, strict=True)
-        )
+        value, *steps = _connected(outputs, cotangents)
         sites, pairs = MarginalsTangent(self.plan).make_node(*inputs, *steps).outputs
         return [sites + value * outputs[1], pairs + value * outputs[2]]
 
@@ -169,38 +154,15 @@ class MarginalsTangent(_EliminationOp):
     """Directional derivative of the marginals: the Hessian of log Z times a step.
 
     Inputs are ``h``, ``J`` and a step for each; outputs have the shapes of ``h`` and ``J``.
-
-    Parameters
-    ----------
-    plan : EliminationPlan
     """
 
     gufunc_signature = "(l,s),(e,s,s),(l,s),(e,s,s)->(l,s),(e,s,s)"
-
-    def make_node(self, *inputs: Any) -> Apply:
-        """Check the shapes of the inputs."""
-        return Apply(self, self._inputs(inputs), [self.field_type(), self.coupling_type()])
-
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Run the marginals with a complex step."""
-        output_storage[0][0], output_storage[1][0] = self.plan.tangent(*inputs)
-
-    def perform_jax(self, h: Any, J: Any, h_step: Any, J_step: Any) -> Any:
-        """Run under JAX."""
-        return _jax_functions(self.plan)[2](h, J, h_step, J_step)
-
-    def infer_shape(self, node: Apply, shapes: Any) -> list[tuple[Any, ...]]:
-        """Tangents have the shapes of the parameters."""
-        return list(shapes[:2])
+    method = "tangent"
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """Return the Hessian times the cotangents for the steps; nothing for the parameters."""
         h, J, *_ = inputs
-        steps = [
-            variable.zeros_like() if isinstance(cotangent.type, DisconnectedType) else cotangent
-            for variable, cotangent in zip(outputs, cotangents, strict=True)
-        ]
-        back = MarginalsTangent(self.plan).make_node(h, J, *steps).outputs
+        back = self.make_node(h, J, *_connected(outputs, cotangents)).outputs
         why = "log Z of a graph has derivatives up to the second order only"
         missing = [grad_not_implemented(self, place, inputs[place], why) for place in (0, 1)]
         return [*missing, *back]
@@ -269,30 +231,23 @@ def _numba_tangent(op: MarginalsTangent, **kwargs: Any) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _jax_functions(plan: EliminationPlan) -> tuple[Callable[..., Any], ...]:
+def _jax_functions(plan: EliminationPlan) -> dict[str, Callable[..., Any]]:
     """Log Z, marginals and their tangent as JAX functions, differentiable like the Ops."""
     import jax
     import jax.numpy as jnp
 
-    fields = (plan.n_sites, plan.n_states)
-    couplings = (len(plan.edges), plan.n_states, plan.n_states)
+    def on_host(op: _EliminationOp) -> Callable[..., Any]:
+        shapes = [kind.shape for kind in op.output_types]
 
-    def on_host(run: Callable[..., Any], *shapes: tuple[int, ...]) -> Callable[..., Any]:
         def batched(*inputs: Any) -> tuple[np.ndarray, ...]:
             arrays = [np.asarray(value) for value in inputs]
             batch = arrays[0].shape[:-2]
-            flat = [
-                value.reshape((math.prod(batch), *value.shape[len(batch) :])).astype(float)
-                for value in arrays
-            ]
-            results = [np.empty((math.prod(batch), *shape), arrays[0].dtype) for shape in shapes]
-            for row, values in enumerate(zip(*flat, strict=True)):
-                for result, value in zip(results, run(*values), strict=True):
-                    result[row] = value
-            return tuple(
-                result.reshape((*batch, *shape))
-                for result, shape in zip(results, shapes, strict=True)
-            )
+            results = tuple(np.empty((*batch, *shape), arrays[0].dtype) for shape in shapes)
+            for index in np.ndindex(batch):
+                values = op.run(*(array[index] for array in arrays))
+                for result, value in zip(results, values, strict=True):
+                    result[index] = value
+            return results
 
         def call(*inputs: Any) -> tuple[Any, ...]:
             dtype = jnp.result_type(float)
@@ -302,17 +257,10 @@ def _jax_functions(plan: EliminationPlan) -> tuple[Callable[..., Any], ...]:
 
         return call
 
-    value_on_host = on_host(lambda h, J: (plan.log_partition(h, J),), ())
-    marginals_on_host = on_host(plan.marginals, (), fields, couplings)
-    tangent = on_host(plan.tangent, fields, couplings)
-
-    @jax.custom_jvp
-    def log_z(h: Any, J: Any) -> Any:
-        return value_on_host(h, J)[0]
-
-    @jax.custom_jvp
-    def marginals(h: Any, J: Any) -> Any:
-        return marginals_on_host(h, J)
+    value_on_host = on_host(LogPartition(plan))
+    log_z = jax.custom_jvp(lambda h, J: value_on_host(h, J)[0])
+    marginals = jax.custom_jvp(on_host(Marginals(plan)))
+    tangent = on_host(MarginalsTangent(plan))
 
     @log_z.defjvp
     def _(primals: Any, steps: Any) -> Any:
@@ -325,7 +273,7 @@ def _jax_functions(plan: EliminationPlan) -> tuple[Callable[..., Any], ...]:
         value_step = jnp.sum(sites * steps[0]) + jnp.sum(pairs * steps[1])
         return (value, sites, pairs), (value_step, *tangent(*primals, *steps))
 
-    return log_z, marginals, tangent
+    return {"log_partition": log_z, "marginals": marginals, "tangent": tangent}
 
 
 @dataclass(frozen=True)
@@ -426,11 +374,6 @@ class ExactNormalizer:
         """Zero, up to rounding."""
         return 0.0
 
-    @property
-    def reach(self) -> str:
-        """Every finite ``h`` and ``J``."""
-        return "all finite h and J"
-
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z of parameters in the layout's shapes, or of a batch of them."""
         return log_z(Elimination(self.plan), *self.layout.expand(h, J))
@@ -453,5 +396,5 @@ class ExactNormalizer:
             "table_entries": plan.cost,
             "memory_bytes": plan.memory,
             "predicted_error": self.predicted_error,
-            "reach": self.reach,
+            "reach": "all finite h and J",
         }

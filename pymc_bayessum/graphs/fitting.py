@@ -309,12 +309,10 @@ def fit_potts(
     theta, gain = lifted(coordinates, found.point, mean, variance)
     inner = np.linalg.inv(found.curvature)
     free = np.diag(variance) - gain @ (coordinates.read * variance)
-    h, J = layout.unflatten(theta)
     fit = PottsFit(
-        layout=layout,
-        h=h,
-        J=J,
-        theta=theta,
+        layout,
+        *layout.unflatten(theta),
+        theta,
         covariance=gain @ inner @ gain.T + free,
         rule=found.rule,
         history=[*(resume.history if resume is not None else []), *found.history],
@@ -395,12 +393,10 @@ def _stochastic_fit(
             found = climb_by_chains(target, first, generator, max_rounds=max_rounds, report=report)
         except Interrupted as stop:
             found, stopped = stop.partial, True
-    h, J = layout.unflatten(found.theta)
     fit = StochasticPottsFit(
-        layout=layout,
-        h=h,
-        J=J,
-        theta=found.theta,
+        layout,
+        *layout.unflatten(found.theta),
+        found.theta,
         chains=found.states,
         pearson=found.pearson,
         mode_error=found.error,

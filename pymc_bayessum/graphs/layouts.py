@@ -213,9 +213,8 @@ def from_networkx(graph: nx.Graph) -> np.ndarray:
     nodes = list(graph.nodes)
     keeps = all(isinstance(node, int | np.integer) for node in nodes)
     if keeps and set(nodes) == set(range(len(nodes))):
-        number = {node: node for node in nodes}
-    else:
-        number = {node: index for index, node in enumerate(nodes)}
+        nodes.sort()
+    number = {node: index for index, node in enumerate(nodes)}
     pairs = [(number[first], number[second]) for first, second, *_ in graph.edges]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
@@ -373,9 +372,8 @@ def coloring(edges: Any, n_sites: int) -> np.ndarray:
     graph = _graph(as_edges(edges, n_sites), n_sites)
     if nx.is_bipartite(graph):
         colors = nx.bipartite.color(graph)
-        flip = {min(part): colors[min(part)] for part in nx.connected_components(graph)}
         for part in nx.connected_components(graph):
-            if flip[min(part)]:
+            if colors[min(part)]:
                 colors |= {site: 1 - colors[site] for site in part}
     else:
         colors = nx.greedy_color(graph, strategy="largest_first")
@@ -477,15 +475,6 @@ def least_width(edges: np.ndarray, n_sites: int) -> int:
     open lattice of a x b sites, numbered row by row, has treewidth min(a, b) at least. That of a
     lattice is known; one that is not plainly wide gets a small number.
 
-    Parameters
-    ----------
-    edges : ndarray of int, shape (E, 2)
-    n_sites : int
-
-    Returns
-    -------
-    int
-
     Examples
     --------
     >>> from pymc_bayessum import graphs
@@ -558,7 +547,8 @@ def elimination_order(
     """
     pairs = as_edges(edges, n_sites)
     width = math.log(most_entries, n_states) - 1.0 if n_states > 1 else math.inf
-    neighbours = _neighbours(pairs, n_sites)
+    graph = _graph(pairs, n_sites)
+    neighbours = [set(graph[site]) for site in range(n_sites)]
     orders = [_greedy_order(neighbours, by_fill, width) for by_fill in (True, False)]
     orders.append(list(range(n_sites)))
     if len(pairs):
@@ -572,8 +562,3 @@ def elimination_order(
     if not candidates:
         raise ValueError(f"every order tried has a table of more than {most_entries:.2g} entries")
     return min(candidates, key=lambda candidate: candidate.cost(n_states))
-
-
-def _neighbours(edges: np.ndarray, n_sites: int) -> list[set[int]]:
-    graph = _graph(edges, n_sites)
-    return [set(graph[site]) for site in range(n_sites)]

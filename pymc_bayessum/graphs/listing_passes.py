@@ -16,7 +16,7 @@ would lose digits (couplings of hundreds) the same loops run on exponents, an ex
 The arithmetic is that of its inputs: complex parameters give tangents, as in elimination.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -31,6 +31,23 @@ _LEAST_TOTAL = 1e-200
 # For functions never called from Python: without wrappers and checks they compile in less time.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _inner = njit(cache=True, error_model="numpy", **_INNER)
+
+
+class _Halves(NamedTuple):
+    """A graph in two halves, and memory for one state of the first."""
+
+    fields: np.ndarray
+    #: Tables of edges with the earlier site first.
+    couplings: np.ndarray
+    #: Edge of each pair of sites, or -1.
+    edges: np.ndarray
+    n_first: int
+    #: Exponents of all states of A, and of B without its fields.
+    first: np.ndarray
+    second: np.ndarray
+    #: c_k[s] for a state of A, and weights of all states of B.
+    across: np.ndarray
+    weights: np.ndarray
 
 
 def pack_listing(edges: np.ndarray, n_sites: int, n_states: int) -> np.ndarray:
@@ -64,32 +81,27 @@ def _half_exponents(fields, couplings, edges, first, last, with_fields):
                 for other in range(first, site):
                     other_state = left % n_states
                     left //= n_states
-                    edge = edges[other, site]
-                    if edge > 0:
-                        value += couplings[edge - 1, other_state, state]
-                    elif edge < 0:
-                        value += couplings[-edge - 1, state, other_state]
+                    if edges[other, site] >= 0:
+                        value += couplings[edges[other, site], other_state, state]
                 table[state * size + place] = value
         size *= n_states
     return table
 
 
 @_inner
-def _edge_table(edges, n_sites):
-    """Edge between two sites, numbered from one; negative where the later site comes first."""
-    table = np.zeros((n_sites, n_sites), np.int64)
-    for row in range(len(edges) // 2):
-        i, j = edges[2 * row], edges[2 * row + 1]
-        if i < j:
-            table[i, j] = row + 1
-        else:
-            table[j, i] = -(row + 1)
-    return table
+def _turned(tables, ends):
+    """Tables of edges with the earlier site first, or back again."""
+    turned = tables.copy()
+    for row in range(len(tables)):
+        if ends[2 * row] > ends[2 * row + 1]:
+            turned[row] = tables[row].T
+    return turned
 
 
 @_inner
-def _across(fields, couplings, edges, n_first, x, onto):
+def _set_across(halves, x):
     """c_k(x)[s] of every site k of the second half, for a state x of the first."""
+    fields, n_first, onto = halves.fields, halves.n_first, halves.across
     n_sites, n_states = fields.shape
     for k in range(n_first, n_sites):
         for state in range(n_states):
@@ -98,13 +110,10 @@ def _across(fields, couplings, edges, n_first, x, onto):
         for i in range(n_first):
             x_i = left % n_states
             left //= n_states
-            edge = edges[i, k]
-            if edge > 0:
+            edge = halves.edges[i, k]
+            if edge >= 0:
                 for state in range(n_states):
-                    onto[k - n_first, state] += couplings[edge - 1, x_i, state]
-            elif edge < 0:
-                for state in range(n_states):
-                    onto[k - n_first, state] += couplings[-edge - 1, state, x_i]
+                    onto[k - n_first, state] += halves.couplings[edge, x_i, state]
 
 
 @_inner
@@ -140,36 +149,20 @@ def _spread(across, weights):
 
 
 @_inner
-def _spread_exponents(across, start, inside, top, weights):
-    """Weights of all states y from their exponents, relative to a level common to all states."""
+def _set_exponents(halves, x):
+    """Exponents of all states y, with A in state x, in place of the weights."""
+    _set_across(halves, x)
+    across, out = halves.across, halves.weights
     n_states = across.shape[1]
-    weights[0] = start
+    out[0] = halves.first[x]
     size = 1
     for k in range(len(across)):
         for state in range(n_states - 1, -1, -1):
             for place in range(size):
-                weights[state * size + place] = weights[place] + across[k, state]
+                out[state * size + place] = out[place] + across[k, state]
         size *= n_states
     for place in range(size):
-        weights[place] = np.exp(weights[place] + inside[place] - top)
-
-
-@_inner
-def _largest_exponent(across, start, inside):
-    """Largest real exponent over all states y."""
-    n_states = across.shape[1]
-    sums = np.empty(len(inside))
-    sums[0] = start.real
-    size = 1
-    for k in range(len(across)):
-        for state in range(n_states - 1, -1, -1):
-            for place in range(size):
-                sums[state * size + place] = sums[place] + across[k, state].real
-        size *= n_states
-    top = -np.inf
-    for place in range(size):
-        top = max(top, sums[place] + inside[place].real)
-    return top
+        out[place] += halves.second[place]
 
 
 @_inner
@@ -192,31 +185,33 @@ def _fold(weights, sums):
 
 
 @_inner
-def _levels(fields, couplings, edges, n_first, first, second):
-    """Upper bounds of the exponents of each x, and the largest of all."""
-    across = np.empty((len(fields) - n_first, fields.shape[1]), fields.dtype)
+def _levels(halves):
+    """Upper bounds of the exponents of each x, and factors of at most one within B."""
+    first, second = halves.first, halves.second
     inside = -np.inf
     for place in range(len(second)):
         inside = max(inside, second[place].real)
     bounds = np.empty(len(first))
     for x in range(len(first)):
-        _across(fields, couplings, edges, n_first, x, across)
-        bounds[x] = first[x].real + _bound(across) + inside
-    return bounds, bounds.max(), inside
+        _set_across(halves, x)
+        bounds[x] = first[x].real + _bound(halves.across) + inside
+    return bounds, np.exp(second - inside) if inside > -np.inf else np.zeros_like(second)
 
 
 @_inner
-def _row(exact, fields, couplings, edges, n_first, x, first, second, inner, bounds, top, work):
+def _row(exact, halves, x, inner, bounds, top):
     """Weights of all states with A in state x, and the factor they still have to be given."""
-    across, weights = work
-    _across(fields, couplings, edges, n_first, x, across)
+    first, weights = halves.first, halves.weights
     if exact:
-        _spread_exponents(across, first[x], second, top, weights)
+        _set_exponents(halves, x)
+        for place in range(len(weights)):
+            weights[place] = np.exp(weights[place] - top)
         return 1.0 + _zero(first)
     if bounds[x] == -np.inf:
         weights[:] = 0.0
-        return _zero(fields)
-    _spread(across, weights)
+        return _zero(first)
+    _set_across(halves, x)
+    _spread(halves.across, weights)
     for place in range(len(weights)):
         weights[place] *= inner[place]
     # The bound is real; what is imaginary in a(x) must not be lost.
@@ -224,49 +219,50 @@ def _row(exact, fields, couplings, edges, n_first, x, first, second, inner, boun
 
 
 @_inner
-def _exact_top(fields, couplings, edges, n_first, first, second):
+def _exact_top(halves):
     """Largest exponent of all states."""
-    across = np.empty((len(fields) - n_first, fields.shape[1]), fields.dtype)
     top = -np.inf
-    for x in range(len(first)):
-        _across(fields, couplings, edges, n_first, x, across)
-        top = max(top, _largest_exponent(across, first[x], second))
+    for x in range(len(halves.first)):
+        _set_exponents(halves, x)
+        for exponent in halves.weights:
+            top = max(top, exponent.real)
     return top
 
 
 @_inner
-def _start(fields, couplings, plan):
-    n_sites = len(fields)
-    edges = _edge_table(plan[5:], n_sites)
+def _split(fields, couplings, plan):
+    """Split a graph into halves."""
+    n_sites, ends = len(fields), plan[5:]
+    edges = np.full((n_sites, n_sites), -1)
+    for row in range(len(couplings)):
+        i, j = ends[2 * row], ends[2 * row + 1]
+        edges[min(i, j), max(i, j)] = row
+    turned = _turned(couplings, ends)
     n_first = n_sites // 2
-    first = _half_exponents(fields, couplings, edges, 0, n_first, True)
-    second = _half_exponents(fields, couplings, edges, n_first, n_sites, False)
-    return edges, n_first, first, second
+    first = _half_exponents(fields, turned, edges, 0, n_first, True)
+    second = _half_exponents(fields, turned, edges, n_first, n_sites, False)
+    across = np.empty((n_sites - n_first, fields.shape[1]), fields.dtype)
+    weights = np.empty_like(second)
+    return _Halves(fields, turned, edges, n_first, first, second, across, weights)
 
 
 @_inner
 def listed_log_partition(fields, couplings, plan):
     """Log Z, by all states."""
-    edges, n_first, first, second = _start(fields, couplings, plan)
-    bounds, top, inside = _levels(fields, couplings, edges, n_first, first, second)
-    inner = np.exp(second - inside) if inside > -np.inf else np.zeros_like(second)
-    work = (
-        np.empty((len(fields) - n_first, fields.shape[1]), fields.dtype),
-        np.empty_like(second),
-    )
+    halves = _split(fields, couplings, plan)
+    bounds, inner = _levels(halves)
+    top = bounds.max()
     for exact in (False, True):
         if exact:
-            top = _exact_top(fields, couplings, edges, n_first, first, second)
+            top = _exact_top(halves)
         if top == -np.inf:
             return -np.inf + _zero(fields)
         total = _zero(fields)
-        for x in range(len(first)):
-            factor = _row(
-                exact, fields, couplings, edges, n_first, x, first, second, inner, bounds, top, work
-            )
+        for x in range(len(bounds)):
+            factor = _row(exact, halves, x, inner, bounds, top)
             row = _zero(fields)
-            for place in range(len(second)):
-                row += work[1][place]
+            for weight in halves.weights:
+                row += weight
             total += factor * row
         if total.real > _LEAST_TOTAL:
             break
@@ -277,30 +273,26 @@ def listed_log_partition(fields, couplings, plan):
 def listed_marginals(fields, couplings, plan):
     """Log Z, site marginals and edge marginals, by all states."""
     n_sites, n_states = fields.shape
-    edges, n_first, first, second = _start(fields, couplings, plan)
+    halves = _split(fields, couplings, plan)
+    edges, n_first, weights = halves.edges, halves.n_first, halves.weights
     n_second = n_sites - n_first
-    bounds, top, inside = _levels(fields, couplings, edges, n_first, first, second)
-    inner = np.exp(second - inside) if inside > -np.inf else np.zeros_like(second)
-    work = (np.empty((n_second, n_states), fields.dtype), np.empty_like(second))
-    by_first = np.empty_like(first)
-    by_second = np.empty_like(second)
+    bounds, inner = _levels(halves)
+    top = bounds.max()
+    by_first, by_second = np.empty_like(halves.first), np.empty_like(halves.second)
     sums = np.empty((n_second, n_states), fields.dtype)
     cross = np.empty((n_first, n_states, n_second, n_states), fields.dtype)
     total = _zero(fields)
     for exact in (False, True):
         if exact:
-            top = _exact_top(fields, couplings, edges, n_first, first, second)
+            top = _exact_top(halves)
         if top == -np.inf:
             return -np.inf + _zero(fields), np.zeros_like(fields), np.zeros_like(couplings)
         by_second[:] = 0.0
         cross[:] = 0.0
         total = _zero(fields)
-        for x in range(len(first)):
-            factor = _row(
-                exact, fields, couplings, edges, n_first, x, first, second, inner, bounds, top, work
-            )
-            weights = work[1]
-            for place in range(len(second)):
+        for x in range(len(bounds)):
+            factor = _row(exact, halves, x, inner, bounds, top)
+            for place in range(len(weights)):
                 by_second[place] += factor * weights[place]
             _fold(weights, sums)
             by_first[x] = 0.0
@@ -322,15 +314,9 @@ def listed_marginals(fields, couplings, plan):
     _within(by_second, edges, n_first, n_sites, total, site_marginals, pair_marginals)
     for i in range(n_first):
         for k in range(n_first, n_sites):
-            edge = edges[i, k]
-            for s in range(n_states):
-                for t in range(n_states):
-                    value = cross[i, s, k - n_first, t] / total
-                    if edge > 0:
-                        pair_marginals[edge - 1, s, t] = value
-                    elif edge < 0:
-                        pair_marginals[-edge - 1, t, s] = value
-    return np.log(total) + top, site_marginals, pair_marginals
+            if edges[i, k] >= 0:
+                pair_marginals[edges[i, k]] = cross[i, :, k - n_first] / total
+    return np.log(total) + top, site_marginals, _turned(pair_marginals, plan[5:])
 
 
 @_inner
@@ -348,8 +334,5 @@ def _within(table, edges, first, last, total, site_marginals, pair_marginals):
             t = states[j - first]
             site_marginals[j, t] += share
             for i in range(first, j):
-                edge = edges[i, j]
-                if edge > 0:
-                    pair_marginals[edge - 1, states[i - first], t] += share
-                elif edge < 0:
-                    pair_marginals[-edge - 1, t, states[i - first]] += share
+                if edges[i, j] >= 0:
+                    pair_marginals[edges[i, j], states[i - first], t] += share

@@ -29,21 +29,10 @@ class Neighbours:
 
 
 def adjacency(edges: np.ndarray, n_sites: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sort the two ends of all edges by the site they belong to.
+    """Sort the two ends of all edges by the site they belong to: ``start``, ``site``, ``end``.
 
-    Parameters
-    ----------
-    edges : ndarray of int, shape (E, 2)
-    n_sites : int
-
-    Returns
-    -------
-    start : ndarray of int, shape (L + 1,)
-        The ends at site i stand at ``start[i] : start[i + 1]``.
-    site : ndarray of int, shape (2 E,)
-        The sites at the other ends.
-    end : ndarray of int, shape (2 E,)
-        The edge, plus E where the site is the second of its two.
+    The ends at site i stand at ``start[i] : start[i + 1]``. ``site`` (2 E,) are the sites at the
+    other ends; ``end`` (2 E,) is the edge, plus E where the site is the second of its two.
 
     Examples
     --------
@@ -64,17 +53,7 @@ def _adjacency(edge_bytes: bytes, n_sites: int) -> tuple[np.ndarray, np.ndarray,
 
 
 def neighbours(couplings: np.ndarray, edges: np.ndarray, n_sites: int) -> Neighbours:
-    """Sort the couplings of a graph by the site they act on.
-
-    Parameters
-    ----------
-    couplings : ndarray, shape (E, S, S)
-    edges : ndarray of int, shape (E, 2)
-    n_sites : int
-
-    Returns
-    -------
-    Neighbours
+    """Sort the couplings of a graph, (E, S, S), by the site they act on.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_bayessum.graphs.layouts import as_edges, complete
 from pymc_bayessum.graphs.potts import GraphDistribution, PottsRV, apply_rv, as_parameter
-from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.graphs.statistics import PottsLayout, static_shape
 
 __all__ = ["OrdinalMRF"]
 
@@ -101,14 +101,13 @@ class OrdinalMRF(GraphDistribution):
             missing = "thresholds" if h is None else "interactions"
             raise ValueError(f"{missing} must be given, got None")
         thresholds, lengths = _padded(h)
-        shape = _known_shape("thresholds", thresholds)
+        n_items, most = shape = _known_shape(thresholds, 2)
         counts = _counts(about.get("n_categories"), lengths, thresholds, shape)
-        has = np.arange(shape[1]) < counts[:, None]
+        has = np.arange(most) < counts[:, None]
         _check_observed(about.get("observed"), counts)
-        pairs = complete(shape[0]) if edges is None else as_edges(edges, shape[0])
-        coupling, interactions = _couplings(as_parameter("interactions", J), pairs, shape[0])
+        pairs = complete(n_items) if edges is None else as_edges(edges, n_items)
+        coupling, interactions = _couplings(as_parameter("interactions", J), pairs, n_items)
         table = np.where(has, _scores(about.get("scores"), shape, has), np.nan)
-        n_items, most = shape
         layout = PottsLayout(n_items, most, pairs, "full", coupling, scores=table)
         if has.all():
             return layout, thresholds, interactions
@@ -119,14 +118,12 @@ class OrdinalMRF(GraphDistribution):
 
 def _padded(thresholds: Any) -> tuple[Any, np.ndarray | None]:
     """Thresholds as one table, and the lengths of its rows where they were given one by one."""
-    if isinstance(thresholds, Variable):
-        return as_parameter("thresholds", thresholds), None
     if not isinstance(thresholds, list | tuple):
         return as_parameter("thresholds", thresholds, may_forbid=True), None
     rows = [as_parameter("thresholds", row, may_forbid=True) for row in thresholds]
     if not all(row.ndim == 1 for row in rows):
         raise ValueError("thresholds must be a table (L, C) or a sequence of vectors, one an item")
-    lengths = np.array([_known_shape("thresholds", row, 1)[0] for row in rows])
+    lengths = np.array([_known_shape(row, 1)[0] for row in rows])
     longest = int(lengths.max(initial=0))
     xp: Any = pt if any(isinstance(row, Variable) for row in rows) else np
     padded = [
@@ -136,12 +133,12 @@ def _padded(thresholds: Any) -> tuple[Any, np.ndarray | None]:
     return xp.stack(padded), lengths
 
 
-def _known_shape(name: str, value: Any, n_dims: int = 2) -> tuple[int, ...]:
-    shape = tuple(value.type.shape) if isinstance(value, Variable) else np.shape(value)
+def _known_shape(thresholds: Any, n_dims: int) -> tuple[int, ...]:
+    shape = static_shape(thresholds)
     if len(shape) != n_dims or None in shape:
         raise ValueError(
-            f"{name} must be a table (L, C) of known shape, or a sequence of vectors, one an item; "
-            f"got shape {shape}"
+            "thresholds must be a table (L, C) of known shape, or a sequence of vectors, one an "
+            f"item; got shape {shape}"
         )
     return shape
 
@@ -192,7 +189,7 @@ def _scores(given: Any, shape: tuple[int, ...], has: np.ndarray) -> np.ndarray:
 def _couplings(interactions: Any, pairs: np.ndarray, n_items: int) -> tuple[Any, Any]:
     """Kind of the couplings, and one number for each edge (or one for all)."""
     symbolic = isinstance(interactions, Variable)
-    shape = tuple(interactions.type.shape) if symbolic else np.shape(interactions)
+    shape = static_shape(interactions)
     if shape == ():
         return "scalar", interactions
     if len(shape) == 1 and shape[0] in (None, len(pairs)):

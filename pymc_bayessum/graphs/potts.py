@@ -61,17 +61,20 @@ class PottsRV(RandomVariable):
         kwargs.setdefault("signature", f"({field}),({coupling})->({layout.n_sites})")
         super().__init__(**kwargs)
 
+    def batch_shape(self, h: Any, J: Any) -> tuple[int, ...]:
+        """Shape of the batch of models that arrays of parameters make."""
+        n_core = len(self.layout.field_shape), len(self.layout.coupling_shape)
+        return np.broadcast_shapes(h.shape[: h.ndim - n_core[0]], J.shape[: J.ndim - n_core[1]])
+
     def rng_fn(self, rng: np.random.Generator, h: Any, J: Any, size: Any) -> np.ndarray:
         """Draw all rows of one set of parameters together."""
         layout = self.layout
         h, J = np.asarray(h, dtype=float), np.asarray(J, dtype=float)
-        batch_h = h.shape[: h.ndim - len(layout.field_shape)]
-        batch_J = J.shape[: J.ndim - len(layout.coupling_shape)]
-        batch = np.broadcast_shapes(batch_h, batch_J)
+        batch = self.batch_shape(h, J)
         size = batch if size is None else tuple(int(length) for length in size)
         lead = (1,) * (len(size) - len(batch)) + batch
-        h = np.broadcast_to(h, lead + h.shape[len(batch_h) :])
-        J = np.broadcast_to(J, lead + J.shape[len(batch_J) :])
+        h = np.broadcast_to(h, lead + layout.field_shape)
+        J = np.broadcast_to(J, lead + layout.coupling_shape)
         draws = np.empty((*size, layout.n_sites), dtype=np.int64)
         for index in np.ndindex(lead):
             # A dimension along which parameters do not vary holds repeated draws.
@@ -132,7 +135,8 @@ def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **
     if normalizer is None:
         raise ValueError(_no_normalizer(layout))
     h, J = _drop_single(h, len(layout.field_shape)), _drop_single(J, len(layout.coupling_shape))
-    log_z = _log_z(normalizer, layout, h, J)
+    parameters = (h, J) if normalizer.layout == layout else layout.expand(h, J)
+    log_z = normalizer.log_z(*parameters)
     return row_logp(layout, value, h, J, log_z, normalizer.is_absolute)
 
 
@@ -156,12 +160,6 @@ def potts_support_point(op: PottsRV, rv: Any, rng: Any, size: Any, h: Any, J: An
     if rv_size_is_none(size):
         return point + pt.zeros_like(rv)
     return pt.broadcast_to(point, (*tuple(size), layout.n_sites))
-
-
-def _log_z(normalizer: GraphNormalizer, layout: PottsLayout, h: Any, J: Any) -> Any:
-    if normalizer.layout != layout:
-        h, J = layout.expand(h, J)
-    return normalizer.log_z(h, J)
 
 
 def _warn_of_noisy_curvature(name: str, rule: AnchoredRule) -> None:
@@ -207,16 +205,21 @@ def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | N
     return normalizer
 
 
-def _no_normalizer(layout: PottsLayout) -> str:
+def _cost_of(layout: PottsLayout) -> str:
     width, entries = least_cost(layout)
+    return (
+        f"this graph has elimination width {width}, {entries:.2g} table entries with "
+        f"{layout.n_states} states, the limit is {Budget.EVERY_STEP:.2g}"
+    )
+
+
+def _no_normalizer(layout: PottsLayout) -> str:
     possible = plan_within(layout, Budget.ON_REQUEST) is not None
     exact = ", normalizer='exact' (slow but possible here)" if possible else ""
     return (
-        f"normalizer=None is exact only while it is affordable: this graph has elimination width "
-        f"{width}, {entries:.2g} table entries with {layout.n_states} states, the limit is "
-        f"{Budget.EVERY_STEP:.2g}. In a model it is anchored at the data (observed=, pm.observe or "
-        f"pbs.anchor); outside of one pass normalizer=pbs.anchored_rule(...) or "
-        f"pbs.potts_rule(...){exact}"
+        f"normalizer=None is exact only while it is affordable: {_cost_of(layout)}. In a model it "
+        "is anchored at the data (observed=, pm.observe or pbs.anchor); outside of one pass "
+        f"normalizer=pbs.anchored_rule(...) or pbs.potts_rule(...){exact}"
     )
 
 
@@ -312,12 +315,10 @@ class GraphDistribution(Discrete):
             _warn_of_noisy_curvature(name, normalizer)
         if normalizer is None and _forbids(h, J):
             if data is not None:
-                width, entries = least_cost(layout)
                 raise ValueError(
-                    f"{name}: h or J hold -inf, and what is forbidden needs an exact sum: this "
-                    f"graph has elimination width {width}, {entries:.2g} table entries with "
-                    f"{layout.n_states} states, the limit is {Budget.EVERY_STEP:.2g}. Anchors take "
-                    "finite numbers: -15 in place of -inf makes a state one in millions"
+                    f"{name}: h or J hold -inf, and what is forbidden needs an exact sum: "
+                    f"{_cost_of(layout)}. Anchors take finite numbers: -15 in place of -inf makes "
+                    "a state one in millions"
                 )
         elif normalizer is None:
             build = PottsAnchors(layout, prior_parameters(layout, h, J))

@@ -10,22 +10,16 @@ from pymc_bayessum.graphs.potts import PottsRV
 
 @jax_sample_fn.register(PottsRV)
 def _jax_draw(op, node):
-    layout = op.layout
-
     def sample(key, size, dtype, h, J):
         h, J = jnp.asarray(h), jnp.asarray(J)
-        if size is None:
-            size = jnp.broadcast_shapes(
-                h.shape[: h.ndim - len(layout.field_shape)],
-                J.shape[: J.ndim - len(layout.coupling_shape)],
-            )
+        size = op.batch_shape(h, J) if size is None else size
 
         def on_host(seed, fields, couplings):
             rng = np.random.default_rng(np.asarray(seed))
             values = np.asarray(fields), np.asarray(couplings)
             return op.rng_fn(rng, *values, size).astype(dtype)
 
-        rows = jax.ShapeDtypeStruct((*size, layout.n_sites), dtype)
+        rows = jax.ShapeDtypeStruct((*size, op.layout.n_sites), dtype)
         seed = jax.random.bits(key, (4,), "uint32")
         return jax.pure_callback(on_host, rows, seed, h, J, vmap_method="sequential")
 

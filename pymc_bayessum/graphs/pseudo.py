@@ -104,26 +104,11 @@ def pseudo_mode(
     states: np.ndarray,
     coordinates: Coordinates,
     prior: NormalPrior,
-    start: np.ndarray | None = None,
     weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float, bool]:
-    """Maximise the pseudo-likelihood times a normal prior over coordinates.
+    """Maximise the pseudo-likelihood of weighted rows times a normal prior over coordinates.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-    states : ndarray of int, shape (n, L)
-        Rows with states 0 .. S-1.
-    coordinates : Coordinates
-    prior : NormalPrior
-    start : ndarray, shape (r,), optional
-    weights : ndarray, shape (n,), optional
-
-    Returns
-    -------
-    point : ndarray, shape (r,)
-    log_pseudo_likelihood : float
-    converged : bool
+    Returns the mode (r,), its log pseudo-likelihood, and whether the search converged.
     """
     target = PseudoTarget(layout, states, np.ones(len(states)) if weights is None else weights)
     n_rows = target.n_rows
@@ -135,13 +120,12 @@ def pseudo_mode(
 
     # In coordinates in which the curvature is near one everywhere few steps are needed.
     scale = np.linalg.cholesky(_rough_curvature(target, coordinates, prior) / n_rows)
-    first = prior.mean if start is None else start
 
     def scaled(point: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = value_and_slope(solve_triangular(scale, point, lower=True, trans="T"))
         return value, solve_triangular(scale, slope, lower=True)
 
-    found = _search(scaled, scale.T @ first, ftol=1e-14, gtol=1e-8)
+    found = _search(scaled, scale.T @ prior.mean, ftol=1e-14, gtol=1e-8)
     point = solve_triangular(scale, found.x, lower=True, trans="T")
     value = -float(found.fun) * n_rows - prior.log_density(point)
     return point, value, _is_flat(found.jac, 1e-4)
@@ -152,19 +136,8 @@ def mode_of_parameters(
 ) -> tuple[np.ndarray, float, bool]:
     """Maximise the pseudo-likelihood times independent normals without a matrix of parameters.
 
-    Parameters
-    ----------
-    target : PseudoTarget
-    mean, variance : ndarray, shape (d,)
-        Of the normals.
-    most : int
-        Steps of the search, at most.
-
-    Returns
-    -------
-    theta : ndarray, shape (d,)
-    log_pseudo_likelihood : float
-    converged : bool
+    Returns the mode (d,) after ``most`` steps at most, its log pseudo-likelihood, and whether the
+    search converged.
     """
     n_rows = target.n_rows
     frequencies = target.sites / n_rows, target.pairs / n_rows
@@ -334,5 +307,4 @@ def pseudo_likelihood(
     mean, variance = parameter_prior(layout, prior_mean, prior_sd)
     target = PseudoTarget(layout, states, row_weights(weights, len(states)))
     theta, value, converged = mode_of_parameters(target, mean, variance)
-    h, J = layout.unflatten(theta)
-    return PseudoLikelihoodFit(layout, h, J, theta, value, converged)
+    return PseudoLikelihoodFit(layout, *layout.unflatten(theta), theta, value, converged)

@@ -171,9 +171,6 @@ def contact_scores(
     norm = np.sqrt((tables**2).sum(axis=(1, 2)))
     if not correct or not norm.any():
         return norm
-    total, degree = np.zeros(n_sites), np.zeros(n_sites)
-    for end in pairs.T:
-        np.add.at(total, end, norm)
-        np.add.at(degree, end, 1.0)
-    busy = total / np.maximum(degree, 1.0)
+    total = np.bincount(pairs.ravel(), np.repeat(norm, 2), n_sites)
+    busy = total / np.maximum(np.bincount(pairs.ravel(), minlength=n_sites), 1)
     return norm - busy[pairs[:, 0]] * busy[pairs[:, 1]] / norm.mean()

@@ -14,7 +14,6 @@ the two differ in some bit.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,25 +41,10 @@ type Point = dict[str, np.ndarray]
 
 
 class SiteFields:
-    """The fields that the rest of a model puts on the labels of a variable.
+    """The fields that the rest of a model puts on the labels, (..., L), of an unobserved variable.
 
-    Parameters
-    ----------
-    model : Model
-    variable : TensorVariable
-        Unobserved labels, (..., L).
-    layout : PottsLayout
-        Of the labels.
-    point : dict
-        A point of the model; the sites are told at points around it.
-    rng : numpy.random.Generator
-    compile_kwargs : dict
-        For ``pytensor.function``.
-
-    Raises
-    ------
-    ValueError
-        Where an element of a log-probability depends on more than one site, or cannot be computed.
+    The sites are told at points around the one given. A `ValueError` where an element of a
+    log-probability depends on more than one site, or cannot be computed.
 
     Examples
     --------
@@ -170,14 +154,11 @@ class SiteFields:
             return h, J, np.ravel(terms[0])
         return h, J, np.concatenate([np.ravel(term) for term in terms] or [np.zeros(0)])
 
-    def _elements(self, point: Point, states: np.ndarray) -> np.ndarray:
-        return self._at(point, states)[2]
-
     def _look(self, point: Point) -> bool:
         """Learn the sites of elements from a point; False where they are NaN there."""
         sizes = self.n_sites, self.layout.n_states
         try:
-            found = sites_of(partial(self._elements, point), *sizes, self._rng)
+            found = sites_of(lambda states: self._at(point, states)[2], *sizes, self._rng)
         except (ValueError, TypeError, IndexError) as error:
             raise ValueError(self._unreadable(error)) from error
         if found is None:
@@ -236,20 +217,9 @@ def sites_of(
     n_states: int,
     rng: np.random.Generator,
 ) -> np.ndarray | None:
-    """Find out which site each element of a function of labels depends on.
+    """Find out which site each element of a function of states 0 .. S-1, (L,), depends on, (K,).
 
-    Parameters
-    ----------
-    evaluate : callable
-        From states 0 .. S-1 of all sites, (L,), to elements, (K,).
-    n_sites, n_states : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of int, shape (K,), or None
-        The site; -1 where no label makes a difference, -2 where several sites do. None where an
-        element is NaN.
+    -1 where no label makes a difference, -2 where several sites do. None where an element is NaN.
 
     Examples
     --------

@@ -25,7 +25,15 @@ from pymc_bayessum.graphs.layouts import as_edges
 from pymc_bayessum.graphs.sweeps import agreements
 from pymc_bayessum.threads import in_parts
 
-__all__ = ["GraphNormalizer", "PottsLayout", "ising_layout", "one_hot", "potts_layout", "times"]
+__all__ = [
+    "GraphNormalizer",
+    "PottsLayout",
+    "ising_layout",
+    "one_hot",
+    "potts_layout",
+    "static_shape",
+    "times",
+]
 
 FieldKind = Literal["none", "scalar", "shared", "full"]
 CouplingKind = Literal["none", "scalar", "edge", "shared", "full"]
@@ -56,6 +64,12 @@ def _namespace(*arrays: Any) -> Any:
 
 def _as_array(value: Any) -> Any:
     return value if isinstance(value, Variable) else np.asarray(value, dtype=float)
+
+
+def _coupling_shapes(n_edges: int, n_states: int) -> dict[CouplingKind, tuple[int, ...]]:
+    """Shapes of ``J`` by its kind."""
+    pair = (n_states, n_states)
+    return {"scalar": (), "edge": (n_edges,), "shared": pair, "full": (n_edges, *pair)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +174,7 @@ class PottsLayout:
     @property
     def coupling_shape(self) -> tuple[int, ...]:
         """Shape of one ``J`` of this kind."""
-        pair = (self.n_states, self.n_states)
-        shapes: dict[str, tuple[int, ...]] = {
-            "none": (),
-            "scalar": (),
-            "edge": (self.n_edges,),
-            "shared": pair,
-            "full": (self.n_edges, *pair),
-        }
-        return shapes[self.coupling_kind]
+        return _coupling_shapes(self.n_edges, self.n_states).get(self.coupling_kind, ())
 
     @property
     def n_field(self) -> int:
@@ -228,17 +234,9 @@ class PottsLayout:
         return values
 
     def statistics(self, states: Any) -> np.ndarray:
-        """Sufficient statistics, so that the energy is ``phi(x) @ theta``.
+        """Sufficient statistics (N, d) of rows of states 0 .. S-1, for spins too.
 
-        Parameters
-        ----------
-        states : array_like of int, shape (N, L)
-            Rows of states 0 .. S-1, for spins too.
-
-        Returns
-        -------
-        ndarray, shape (N, d)
-            First what multiplies ``h`` (raveled), then what multiplies ``J`` (raveled).
+        The energy is ``phi(x) @ theta``: first what multiplies ``h`` (raveled), then ``J``.
         """
         states = self._checked(states)
         return np.concatenate(
@@ -246,18 +244,9 @@ class PottsLayout:
         )
 
     def mean_statistics(self, states: Any, weights: Any = None) -> np.ndarray:
-        """Average of :meth:`statistics` over rows, without holding all of them at once.
+        """Average of :meth:`statistics` over rows, (d,), without holding all of them at once.
 
-        Parameters
-        ----------
-        states : array_like of int, shape (N, L)
-            States 0 .. S-1.
-        weights : array_like, shape (N,), optional
-            Weights of the rows, used as given; ``1/N`` each by default.
-
-        Returns
-        -------
-        ndarray, shape (d,)
+        Weights of the rows are used as given; ``1/N`` each by default.
         """
         states = self._checked(states)
         n_rows = len(states)
@@ -305,13 +294,9 @@ class PottsLayout:
         return np.stack(counts, axis=1).astype(float)
 
     def flatten(self, h: Any, J: Any) -> Any:
-        """Stack ``h`` and ``J`` into ``theta``, shape ``(..., d)``; NumPy or symbolic.
+        """Stack ``h`` and ``J``, or batches of them, into ``theta``, (..., d); NumPy or symbolic.
 
-        Parameters
-        ----------
-        h, J : array_like or TensorVariable
-            Of this layout's shapes, with optional leading batch dimensions. Absent ones (kind
-            "none") are ignored.
+        Absent ones (kind "none") are ignored.
         """
         xp = _namespace(h, J)
         parts = []
@@ -321,7 +306,8 @@ class PottsLayout:
         ):
             if size:
                 array = _as_array(value)
-                parts.append(_ravel(xp, array, len(shape), size))
+                batch = [array.shape[axis] for axis in range(array.ndim - len(shape))]
+                parts.append(xp.reshape(array, (*batch, size)))
         if not parts:
             return xp.zeros((0,))
         if any(part.ndim > 1 for part in parts):
@@ -376,19 +362,7 @@ class PottsLayout:
         return times(self.unit_couplings, values[..., None, None])
 
     def energy(self, states: Any, h: Any, J: Any) -> np.ndarray:
-        """Energies ``E(x)`` of rows of states for numeric parameters.
-
-        Parameters
-        ----------
-        states : array_like of int, shape (N, L)
-            States 0 .. S-1.
-        h, J : array_like
-            Of this layout's shapes, no batch dimensions.
-
-        Returns
-        -------
-        ndarray, shape (N,)
-        """
+        """Energies ``E(x)``, (N,), of rows of states 0 .. S-1 at numeric ``h`` and ``J``."""
         states = self._checked(states)
         if self.n_parameters <= 64 and self.has_state.all():
             phi, theta = self.statistics(states), self.flatten(h, J)
@@ -408,16 +382,7 @@ def one_hot(index: Any, size: int) -> Any:
 def times(factor: Any, value: Any) -> Any:
     """Return a product in which zero times minus infinity is zero; NumPy or symbolic.
 
-    Parameters
-    ----------
-    factor : array_like or TensorVariable
-        Finite.
-    value : array_like or TensorVariable
-        A parameter, of which -inf forbids what the factor counts.
-
-    Returns
-    -------
-    ndarray or TensorVariable
+    The factor is finite; -inf in the value, a parameter, forbids what the factor counts.
 
     Examples
     --------
@@ -431,11 +396,6 @@ def times(factor: Any, value: Any) -> Any:
     return factor * np.where(np.equal(factor, 0), 0.0, value)
 
 
-def _ravel(xp: Any, array: Any, n_core: int, size: int) -> Any:
-    batch = [array.shape[axis] for axis in range(array.ndim - n_core)]
-    return xp.reshape(array, (*batch, size))
-
-
 def _match_batch(xp: Any, parts: list[Any]) -> list[Any]:
     """Broadcast the leading dimensions of the parts against each other."""
     if xp is pt:
@@ -445,7 +405,8 @@ def _match_batch(xp: Any, parts: list[Any]) -> list[Any]:
     return [xp.broadcast_to(part, (*batch, part.shape[-1])) for part in parts]
 
 
-def _static_shape(value: Any) -> tuple[int | None, ...]:
+def static_shape(value: Any) -> tuple[Any, ...]:
+    """Shape of an array, or of the type of a symbolic one, None for lengths it does not know."""
     return tuple(value.type.shape) if isinstance(value, Variable) else np.shape(value)
 
 
@@ -461,7 +422,7 @@ def _with_core(value: Any, core: tuple[int, ...]) -> Any:
     """Write the lengths that the graph tells into the type of a symbolic parameter."""
     if (
         not isinstance(value, Variable)
-        or _static_shape(value)[value.type.ndim - len(core) :] == core
+        or static_shape(value)[value.type.ndim - len(core) :] == core
     ):
         return value
     return pt.specify_shape(value, (*[None] * (value.type.ndim - len(core)), *core))
@@ -476,34 +437,30 @@ def _agreed(name: str, candidates: dict[str, int | None]) -> int | None:
     return next(iter(known.values()), None)
 
 
-def _count_sites(edges: Any, candidates: dict[str, int | None], single_row: bool = False) -> int:
+def _count_sites(
+    edges: Any, n_sites: int | None, rows: int | None, observed: Any, single_row: bool = False
+) -> int:
+    """Tell the number of sites from all there is, the rows of ``h`` among it."""
+    candidates = {"n_sites": n_sites, "h": rows}
+    if observed is not None:
+        shape = static_shape(observed)
+        if len(shape) < 1:
+            raise ValueError("observed must have the sites on its last axis, got a scalar")
+        candidates["observed"] = shape[-1]
     if isinstance(edges, nx.Graph):
-        candidates = candidates | {"edges (a networkx graph)": len(edges)}
-    n_sites = _agreed("n_sites", candidates)
-    pairs = None if isinstance(edges, nx.Graph) else as_edges(edges)
-    if n_sites is not None:
-        named = 0 if pairs is None else int(pairs.max(initial=-1)) + 1
-        if named > n_sites == candidates.get("observed"):
-            raise ValueError(
-                f"observed must have the sites on its last axis, got {n_sites} of them where edges "
-                f"name {named}: give images row by row, observed.reshape(-1, {named})"
-            )
-        return n_sites
-    assert pairs is not None
-    if not len(pairs) and single_row:
-        return 1
-    if not len(pairs):
-        raise ValueError("n_sites cannot be told from an empty graph: pass n_sites=")
-    return int(pairs.max()) + 1
-
-
-def _row_length(observed: Any) -> int | None:
-    if observed is None:
-        return None
-    shape = _static_shape(observed)
-    if len(shape) < 1:
-        raise ValueError("observed must have the sites on its last axis, got a scalar")
-    return shape[-1]
+        candidates["edges (a networkx graph)"] = len(edges)
+    sites = _agreed("n_sites", candidates)
+    named = int(as_edges(edges).max(initial=-1)) + 1
+    if sites is None:
+        if not named and not single_row:
+            raise ValueError("n_sites cannot be told from an empty graph: pass n_sites=")
+        return max(named, 1)
+    if named > sites == candidates.get("observed"):
+        raise ValueError(
+            f"observed must have the sites on its last axis, got {sites} of them where edges "
+            f"name {named}: give images row by row, observed.reshape(-1, {named})"
+        )
+    return sites
 
 
 def _coupling_of(
@@ -511,27 +468,43 @@ def _coupling_of(
     cores: dict[CouplingKind, tuple[int, ...]],
     batch: tuple[int | None, ...],
     kind: CouplingKind | None,
+) -> tuple[Any, CouplingKind]:
+    """Tell the kind of ``J`` from its shape, or check the one asked for; ``J`` with that shape."""
+    n_edges = cores["edge"][0]
+    if J is None:
+        if n_edges:
+            raise ValueError(f"J must be given for a graph with {n_edges} edges, got None")
+        return np.zeros(()), "none"
+    if kind is None:
+        # An axis of one edge stands for all of them.
+        shape = static_shape(J)
+        one = shape == (1,) or ("shared" in cores and len(shape) == 3 and shape[0] == 1)
+        J = J[0] if one and n_edges != 1 else J
+        kind = _told_kind(static_shape(J), cores, batch)
+    elif kind not in cores:
+        raise ValueError(f"coupling must be one of {tuple(cores)}, got {kind!r}")
+    elif not _fits(static_shape(J), cores[kind]):
+        raise ValueError(
+            f"J of kind {kind!r} must end in shape {cores[kind]}, got {static_shape(J)}"
+        )
+    return _with_core(J, cores[kind]), kind
+
+
+def _told_kind(
+    shape: tuple[int | None, ...],
+    cores: dict[CouplingKind, tuple[int, ...]],
+    batch: tuple[int | None, ...],
 ) -> CouplingKind:
-    """Tell the kind of ``J`` from its shape, or check the one asked for."""
-    shape = _static_shape(J)
-    if kind is not None:
-        if kind not in cores:
-            raise ValueError(f"coupling must be one of {tuple(cores)}, got {kind!r}")
-        if not _fits(shape, cores[kind]):
-            raise ValueError(f"J of kind {kind!r} must end in shape {cores[kind]}, got {shape}")
-        return kind
-    for name, core in cores.items():
-        if len(shape) == len(core) and _fits(shape, core):
-            return name
+    fitting = [name for name, core in cores.items() if _fits(shape, core)]
+    found = [name for name in fitting if len(shape) == len(cores[name])]
     # A batch is recognised when the leading dimensions are those of h.
-    for name, core in cores.items():
-        lead = shape[: len(shape) - len(core)]
-        if len(shape) > len(core) and _fits(shape, core) and _broadcast(lead, batch):
-            return name
-    if len(shape) > max(len(core) for core in cores.values()):
-        name = list(cores)[-1]
-        if _fits(shape, cores[name]):
-            return name
+    found += [name for name in fitting if _broadcast(shape[: len(shape) - len(cores[name])], batch)]
+    # More dimensions than any kind has can only be a batch of the largest.
+    largest = list(cores)[-1]
+    if largest in fitting and len(shape) > len(cores[largest]):
+        found.append(largest)
+    if found:
+        return found[0]
     allowed = ", ".join(str(core) for core in cores.values())
     raise ValueError(
         f"J must have one of the shapes {allowed} (with {cores['edge'][0]} edges), got {shape}; "
@@ -561,30 +534,14 @@ def potts_layout(
 ) -> tuple[PottsLayout, Any, Any]:
     """Work out the layout of a Potts model from the parameters as a user gives them.
 
-    Parameters
-    ----------
-    h : array_like, TensorVariable or None
-        Anything that broadcasts to ``(L, S)``: ``(L, S)``, ``(1, S)`` or ``(S,)`` (one field for
-        all sites), ``(L, 1)`` or a number (no effect on probabilities), or None (no field). More
-        leading dimensions are a batch.
-    J : array_like, TensorVariable or None
-        ``()``, ``(E,)``, ``(S, S)`` or ``(E, S, S)``; where two of them fit, the one with as many
-        dimensions as given. Leading batch dimensions are recognised when they are those of ``h``,
-        otherwise name the kind with ``coupling``.
-    edges : array_like of int, shape (E, 2), or networkx.Graph
-    n_sites, n_states : int, optional
-        Needed only where the shapes of ``h``, ``J``, ``observed`` and ``edges`` do not tell.
-        Lengths of symbolic parameters that are not known are taken from these.
-    observed : array_like, shape (..., L), optional
-        Data, only its shape is used.
-    coupling : {"scalar", "edge", "shared", "full"}, optional
-        Kind of ``J``.
+    ``h`` is anything that broadcasts to ``(L, S)``, or None: one row or ``(S,)`` is one field for
+    all sites, ``(L, 1)`` or a number has no effect on probabilities. ``J`` is ``()``, ``(E,)``,
+    ``(S, S)`` or ``(E, S, S)``; where two of them fit, the one with as many dimensions as given.
+    More leading dimensions are a batch, in ``J`` recognised when they are those of ``h``, otherwise
+    ``coupling`` names the kind. ``n_sites`` and ``n_states`` are needed only where shapes do not
+    tell; of ``observed``, (..., L), only the shape is used.
 
-    Returns
-    -------
-    layout : PottsLayout
-    h, J : ndarray or TensorVariable
-        The parameters in the layout's shapes (0.0 where absent).
+    Returns the layout, and ``h`` and ``J`` in its shapes (0.0 where absent).
 
     Examples
     --------
@@ -595,72 +552,33 @@ def potts_layout(
     >>> layout.n_sites, layout.field_kind, layout.coupling_kind, layout.n_parameters
     (16, 'shared', 'scalar', 4)
     """
-    h = None if h is None else _as_array(h)
-    J = None if J is None else _as_array(J)
-    h_shape = () if h is None else _static_shape(h)
-    J_shape = () if J is None else _static_shape(J)
+    h, J = (None if value is None else _as_array(value) for value in (h, J))
+    h_shape, J_shape = static_shape(h), static_shape(J)
     # A field of one row is that of all sites, or of the only one where nothing says otherwise.
     single_row = len(h_shape) >= 2 and h_shape[-2] == 1
-    rows = h_shape[-2] if len(h_shape) >= 2 and not single_row else None
-    length = _row_length(observed)
-    known = {"n_sites": n_sites, "h": rows, "observed": length}
-    sites = _count_sites(edges, known, single_row)
+    full = len(h_shape) >= 2 and not single_row
+    sites = _count_sites(edges, n_sites, h_shape[-2] if full else None, observed, single_row)
     pairs = as_edges(edges, sites)
 
-    columns = h_shape[-1] if len(h_shape) >= 1 and h_shape[-1] != 1 else None
-    matrix = coupling in ("shared", "full") or (coupling is None and len(J_shape) >= 2)
-    by_coupling = None
-    if matrix and len(J_shape) >= 2 and J_shape[-1] == J_shape[-2]:
-        by_coupling = J_shape[-1]
+    columns = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
     states = _agreed("n_states", {"n_states": n_states, "h": columns})
-    states = by_coupling if states is None else states
+    square = len(J_shape) >= 2 and J_shape[-1] == J_shape[-2]
+    if states is None and square and coupling in (None, "shared", "full"):
+        states = J_shape[-1]
     if states is None:
         raise ValueError("n_states cannot be told from the shapes of h and J: pass n_states=")
 
+    field_kind: FieldKind = "none"
     if h is None:
-        field_kind: FieldKind = "none"
         h = np.zeros(())
-    elif len(h_shape) >= 2 and h_shape[-2] != 1:
-        field_kind = "full"
-        h = h * np.ones(states) if h_shape[-1] == 1 and states != 1 else h
-        h = _with_core(h, (sites, states))
     else:
-        field_kind = "shared"
-        h = h[..., 0, :] if len(h_shape) >= 2 else h
+        field_kind = "full" if full else "shared"
+        h = h[..., 0, :] if single_row else h
         h = h * np.ones(states) if not h_shape or (h_shape[-1] == 1 and states != 1) else h
-        h = _with_core(h, (states,))
-    batch = _static_shape(h)[: -{"none": 1, "shared": 1, "full": 2}[field_kind]]
-    batch = () if field_kind == "none" else batch
-
-    pair = (states, states)
-    cores: dict[CouplingKind, tuple[int, ...]] = {
-        "scalar": (),
-        "edge": (len(pairs),),
-        "shared": pair,
-        "full": (len(pairs), *pair),
-    }
-    J, coupling_kind = _canonical_coupling(J, cores, batch, coupling)
+        h = _with_core(h, (sites, states) if full else (states,))
+    cores = _coupling_shapes(len(pairs), states)
+    J, coupling_kind = _coupling_of(J, cores, h_shape[:-2], coupling)
     return PottsLayout(sites, states, pairs, field_kind, coupling_kind), h, J
-
-
-def _canonical_coupling(
-    J: Any,
-    cores: dict[CouplingKind, tuple[int, ...]],
-    batch: tuple[int | None, ...],
-    kind: CouplingKind | None,
-) -> tuple[Any, CouplingKind]:
-    n_edges = cores["edge"][0]
-    if J is None:
-        if n_edges:
-            raise ValueError(f"J must be given for a graph with {n_edges} edges, got None")
-        return np.zeros(()), "none"
-    shape = _static_shape(J)
-    if kind is None and shape == (1,) and n_edges != 1:
-        J = J[0]
-    if kind is None and len(shape) == 3 and shape[0] == 1 and n_edges != 1 and "shared" in cores:
-        J = J[0]
-    kind = _coupling_of(J, cores, batch, kind)
-    return _with_core(J, cores[kind]), kind
 
 
 def ising_layout(
@@ -674,19 +592,8 @@ def ising_layout(
 ) -> tuple[PottsLayout, Any, Any]:
     """Work out the layout of an Ising model: spins -1/+1, ``E = sum h_i x_i + sum J_ij x_i x_j``.
 
-    Parameters
-    ----------
-    h : array_like, TensorVariable or None
-        A number (one field), ``(L,)`` or None; more leading dimensions are a batch.
-    J : array_like, TensorVariable or None
-        A number or ``(E,)``; a batch as for :func:`potts_layout`.
-    edges, n_sites, observed, coupling
-        As for :func:`potts_layout`.
-
-    Returns
-    -------
-    layout : PottsLayout
-    h, J : ndarray or TensorVariable
+    ``h`` is a number (one field), ``(L,)`` or None, ``J`` a number or ``(E,)``; all else as for
+    :func:`potts_layout`.
 
     Examples
     --------
@@ -696,25 +603,21 @@ def ising_layout(
     >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
     (2, [[1.0, 1.0]])
     """
-    h = None if h is None else _as_array(h)
-    J = None if J is None else _as_array(J)
-    h_shape = () if h is None else _static_shape(h)
+    h, J = (None if value is None else _as_array(value) for value in (h, J))
+    h_shape = static_shape(h)
     rows = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
-    length = _row_length(observed)
-    sites = _count_sites(edges, {"n_sites": n_sites, "h": rows, "observed": length})
+    sites = _count_sites(edges, n_sites, rows, observed)
     pairs = as_edges(edges, sites)
-    batch: tuple[int | None, ...] = ()
+    field_kind: FieldKind = "none"
     if h is None:
-        field_kind: FieldKind = "none"
         h = np.zeros(())
     elif not h_shape or (h_shape[-1] == 1 and sites != 1):
         field_kind = "scalar"
         h = h[..., 0] if h_shape else h
-        batch = h_shape[:-1]
     else:
         field_kind = "full"
-        batch = h_shape[:-1]
         h = _with_core(h, (sites,))
-    cores: dict[CouplingKind, tuple[int, ...]] = {"scalar": (), "edge": (len(pairs),)}
-    J, coupling_kind = _canonical_coupling(J, cores, batch, coupling)
+    cores = _coupling_shapes(len(pairs), 2)
+    del cores["shared"], cores["full"]
+    J, coupling_kind = _coupling_of(J, cores, h_shape[:-1], coupling)
     return PottsLayout(sites, 2, pairs, field_kind, coupling_kind, spins=True), h, J
