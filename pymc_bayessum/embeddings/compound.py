@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
+from contextlib import suppress
 
 import numpy as np
+from scipy.integrate import quad_vec
 
 from pymc_bayessum.embeddings.algebra import expand
 from pymc_bayessum.embeddings.polynomial import polynomial_error, raw_moments
@@ -89,7 +90,12 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
         raise TypeError(f"measure must be a measure, got {measure!r}")
     if not kernel.accepts(measure.support):
         raise _no_embedding(kernel, measure, f"the kernel does not live on {measure.support}")
-    parts = [(scale, _embed_term(part, measure)) for scale, part in expand(kernel)]
+    parts = []
+    for scale, part in expand(kernel):
+        try:
+            parts.append((scale, _embed_term(part, measure)))
+        except NotSummable as reason:
+            raise _no_embedding(part, measure, str(reason)) from None
     as_points = measure.support.as_points
 
     def mean(y: Points) -> np.ndarray:
@@ -100,15 +106,12 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
 
 
 def _embed_term(kernel: Kernel, measure: Measure) -> Embedding:
-    """Embed a kernel without sums or scales."""
-    row = find_row(kernel, measure)
-    if row is not None:
-        return row
-    try:
-        special = _embed_structure(kernel, measure)
-        return summed_embedding(kernel, measure) if special is None else special
-    except NotSummable as reason:
-        raise _no_embedding(kernel, measure, str(reason)) from None
+    """Embed a kernel without sums or scales: by its row, the parts of the measure, or a sum."""
+    for way in (find_row, _embed_structure):
+        embedding = way(kernel, measure)
+        if embedding is not None:
+            return embedding
+    return summed_embedding(kernel, measure)
 
 
 def _embed_structure(kernel: Kernel, measure: Measure) -> Embedding | None:
@@ -245,21 +248,15 @@ def _components(measure: Measure) -> list[tuple[float, Measure]]:
 
 def _interval_mean(f: Callable[[np.ndarray], np.ndarray], over: Interval, other: Interval) -> float:
     """Mean of f over an interval; f is smooth but at the ends of another interval."""
-    inner = [end for end in (other.low, other.high) if over.low < end < over.high]
-    breaks = [over.low, *sorted(inner), over.high]
-    nodes, weights = np.polynomial.legendre.leggauss(32)
-    previous = math.nan
-    for panels in 2 ** np.arange(2, 14):
-        edges = np.concatenate([np.linspace(a, b, panels + 1) for a, b in pairwise(breaks)])
-        left, right = edges[:-1], edges[1:]
-        half = 0.5 * (right - left)[:, None]
-        x = (left[:, None] + half) + half * nodes
-        value = float(np.sum(half * weights * f(x.ravel()).reshape(x.shape)))
-        value /= over.high - over.low
-        if abs(value - previous) <= 1e-14 * abs(value):
-            break
-        previous = value
-    return value
+    total = quad_vec(
+        lambda x: f(np.array([x]))[0],
+        over.low,
+        over.high,
+        epsabs=0.0,
+        epsrel=1e-14,
+        points=[end for end in (other.low, other.high) if over.low < end < over.high],
+    )[0]
+    return float(total) / (over.high - over.low)
 
 
 #: One of each kind, to tell which kinds work with a measure.
@@ -288,25 +285,11 @@ def working_kernels(measure: Measure) -> list[str]:
     known = {type(kind) for kind in _KINDS}
     names = {kind.__name__ for kind in registered_kernels(measure) if kind not in known}
     for kind in _KINDS:
-        if not kind.accepts(measure.support):
-            continue
-        try:
-            _embed_quietly(kind, measure)
-        except ValueError:
-            continue
-        names.add(type(kind).__name__)
+        if kind.accepts(measure.support):
+            with suppress(ValueError):
+                _embed_term(kind, measure)
+                names.add(type(kind).__name__)
     return sorted(names)
-
-
-def _embed_quietly(kernel: Kernel, measure: Measure) -> None:
-    """Raise a plain ``ValueError`` where there is no embedding, without listing others."""
-    if find_row(kernel, measure) is not None:
-        return
-    if isinstance(measure, Mixture):
-        for part in measure.measures:
-            _embed_quietly(kernel, part)
-        return
-    weighted_points(measure, kernel.growth)
 
 
 def _no_embedding(kernel: Kernel, measure: Measure, reason: str) -> ValueError:
