@@ -557,7 +557,8 @@ class _Posterior:
     def track(self, points: Points) -> "_Candidates":
         """Follow a fixed list of candidates, each at O(N) a step."""
         if self.tracked is None:
-            self.tracked = _Candidates(self, points)
+            # Row by row in memory: each step adds a row.
+            self.tracked = _Candidates(self, points, np.ascontiguousarray(self.whitened(points)))
         return self.tracked
 
     def gain(self, score: float) -> float:
@@ -567,7 +568,7 @@ class _Posterior:
         return float(-0.5 * np.log1p(-score / variance)) if score < variance else np.inf
 
     def whitened(self, points: Points) -> np.ndarray:
-        """Return L^-1 k(nodes, points)."""
+        """Return L^-1 k(nodes, points), O(N^2) a point."""
         if self.size == 0:
             return np.zeros((0, batch_size(points)))
         return solve_triangular(
@@ -585,16 +586,16 @@ class _Posterior:
 
 
 class _Candidates:
-    """Posterior quantities of some points, O(N^2) each."""
+    """Posterior quantities of some points, from their whitened covariances with the nodes."""
 
-    def __init__(self, posterior: _Posterior, points: Points) -> None:
+    def __init__(self, posterior: _Posterior, points: Points, white: np.ndarray) -> None:
         self.points = points
         self.keys = point_keys(points)
         self.prior = posterior.kernel.diagonal(points)
-        self.white = posterior.whitened(points)
+        self.white = white
         known = posterior.white_mean[: posterior.size]
-        self.covariance = posterior.embedding.mean(points) - known @ self.white
-        self.variance = self.prior - np.square(self.white).sum(axis=0)
+        self.covariance = posterior.embedding.mean(points) - known @ white
+        self.variance = self.prior - np.square(white).sum(axis=0)
 
     def condition(
         self,
@@ -681,7 +682,8 @@ def _best_fresh(run: _Run, points: Points) -> tuple[Points, float] | None:
     inside = run.measure.support.contains(points)
     if not inside.any():
         return None
-    return _Candidates(run.posterior, take(points, inside)).best(run.seen)
+    points = take(points, inside)
+    return _Candidates(run.posterior, points, run.posterior.whitened(points)).best(run.seen)
 
 
 def _neighbours(support: Support, point: Points, rng: np.random.Generator) -> Points:
