@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
-from scipy.integrate import quad_vec
 
 from pymc_bayessum.embeddings.algebra import expand
 from pymc_bayessum.embeddings.polynomial import polynomial_error, raw_moments
@@ -248,15 +248,21 @@ def _components(measure: Measure) -> list[tuple[float, Measure]]:
 
 def _interval_mean(f: Callable[[np.ndarray], np.ndarray], over: Interval, other: Interval) -> float:
     """Mean of f over an interval; f is smooth but at the ends of another interval."""
-    total = quad_vec(
-        lambda x: f(np.array([x]))[0],
-        over.low,
-        over.high,
-        epsabs=0.0,
-        epsrel=1e-14,
-        points=[end for end in (other.low, other.high) if over.low < end < over.high],
-    )[0]
-    return float(total) / (over.high - over.low)
+    inner = [end for end in (other.low, other.high) if over.low < end < over.high]
+    breaks = [over.low, *sorted(inner), over.high]
+    nodes, weights = np.polynomial.legendre.leggauss(32)
+    previous = math.nan
+    for panels in 2 ** np.arange(2, 14):
+        edges = np.concatenate([np.linspace(a, b, panels + 1) for a, b in pairwise(breaks)])
+        left, right = edges[:-1], edges[1:]
+        half = 0.5 * (right - left)[:, None]
+        x = (left[:, None] + half) + half * nodes
+        value = float(np.sum(half * weights * f(x.ravel()).reshape(x.shape)))
+        value /= over.high - over.low
+        if abs(value - previous) <= 1e-14 * abs(value):
+            break
+        previous = value
+    return value
 
 
 #: One of each kind, to tell which kinds work with a measure.

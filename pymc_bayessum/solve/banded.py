@@ -29,7 +29,7 @@ from typing import override
 
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from pymc_bayessum.embeddings.long_sums import counting_gauss
 from pymc_bayessum.kernels import IntegratedBrownian, Matern
@@ -127,9 +127,10 @@ class MarkovGram(Gram):
     def matrix(self) -> csr_array:
         """T from row ``first`` on, for nodes in rising order, shape (N - first, N)."""
         count, n = len(self.order), self.differences.shape[1] - 1
-        lags = range(min(n, count - 1), -1, -1)
-        diagonals = [self.differences[lag:, n - lag] for lag in lags]
-        return diags_array(diagonals, offsets=[-lag for lag in lags]).tocsr()[self.first :]
+        column = np.arange(count)[:, None] + np.arange(-n, 1)
+        row, place = np.nonzero(column >= 0)
+        entries = self.differences[row, place], (row, column[row, place])
+        return csr_array(entries, shape=(count, count))[self.first :]
 
     def solve_differences(self, vector: np.ndarray) -> np.ndarray:
         """Return M^-1 v for v of shape (N - first, ...)."""
