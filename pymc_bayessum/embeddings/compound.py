@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_bayessum.embeddings.algebra import expand
 from pymc_bayessum.embeddings.polynomial import polynomial_error, raw_moments
-from pymc_bayessum.embeddings.registry import Embedding, find_row, registered_kernels
+from pymc_bayessum.embeddings.registry import ROWS, Embedding, find_row
 from pymc_bayessum.embeddings.sites import exp_hamming_cross
 from pymc_bayessum.embeddings.summation import NotSummable, summed_embedding, weighted_points
 from pymc_bayessum.kernels import (
@@ -289,7 +289,8 @@ def working_kernels(measure: Measure) -> list[str]:
     if isinstance(measure, Pushforward):
         return [f"Pullback by its inverse of {', '.join(working_kernels(measure.measure))}"]
     known = {type(kind) for kind in _KINDS}
-    names = {kind.__name__ for kind in registered_kernels(measure) if kind not in known}
+    rows = [kernel for kernel, kind in ROWS.entries if isinstance(measure, kind)]
+    names = {kernel.__name__ for kernel in rows if kernel not in known}
     for kind in _KINDS:
         if kind.accepts(measure.support):
             with suppress(ValueError):

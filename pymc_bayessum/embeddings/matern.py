@@ -108,11 +108,8 @@ def matern_counting(kernel: Matern, measure: Counting) -> Embedding | None:
     p = len(kernel.coefficients) - 1
     reach = min(top, math.ceil((100.0 + 8.0 * p) / kernel.rate))
 
-    def prefix() -> np.ndarray:
-        return _prefix_sums(kernel.profile(np.arange(reach + 1.0)))
-
     def mean(y: np.ndarray) -> np.ndarray:
-        sums = prefix()
+        sums = _prefix_sums(kernel.profile(np.arange(reach + 1.0)))
 
         def up_to(d: np.ndarray) -> np.ndarray:
             return np.where(d >= 0, sums[np.clip(d, 0, reach)], 0.0)
@@ -122,18 +119,15 @@ def matern_counting(kernel: Matern, measure: Counting) -> Embedding | None:
         near = np.maximum(-y, y - top)
         if (near <= 0).all():
             return inside
-        return np.where(near <= 0, inside, _outside(kernel, near, top))
+        queries = -np.maximum(near, 1).astype(float)
+        outside = matern_sums(kernel, np.arange(top + 1.0), np.ones(top + 1), queries)
+        return np.where(near <= 0, inside, outside)
 
     def initial_error() -> float:
         d = np.arange(1.0, reach + 1.0)
         return (top + 1.0) + 2.0 * float(np.sum((top + 1.0 - d) * kernel.profile(d)))
 
     return Embedding(mean, initial_error)
-
-
-def _outside(kernel: Matern, near: np.ndarray, top: int) -> np.ndarray:
-    points = np.arange(top + 1.0)
-    return matern_sums(kernel, points, np.ones(top + 1), -np.maximum(near, 1).astype(float))
 
 
 def _prefix_sums(values: np.ndarray) -> np.ndarray:

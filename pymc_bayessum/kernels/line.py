@@ -9,7 +9,7 @@ from typing import Literal, override
 import numpy as np
 
 from pymc_bayessum.arguments import integer, positive, real
-from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.kernels.base import Kernel, numbers
 from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support
 
 __all__ = [
@@ -24,16 +24,8 @@ __all__ = [
 
 def _line(points: Points) -> np.ndarray:
     """Batch of numbers as floats, shape (N,)."""
-    x = np.atleast_1d(np.asarray(points))
-    if x.ndim != 1 or x.dtype.kind not in "iufb":
-        raise ValueError(
-            f"a kernel on the line takes numbers of shape (N,), got shape {x.shape} and dtype "
-            f"{x.dtype}"
-        )
-    x = x.astype(float)
-    if not np.isfinite(x).all():
-        raise ValueError("points must be finite, got NaN or infinity among them")
-    return x
+    taken = "a kernel on the line takes numbers of shape (N,)"
+    return numbers(np.atleast_1d(points), 1, taken).astype(float)
 
 
 def half_line(points: Points) -> np.ndarray:
