@@ -2,6 +2,7 @@
 
 import math
 
+import networkx as nx
 import numpy as np
 from scipy import stats
 
@@ -173,27 +174,12 @@ def _join(n_sites: int, edges: np.ndarray) -> tuple[list[int], list[tuple[int, i
 
     ``None`` when they close a cycle; an edge given twice counts once.
     """
-    neighbours: list[set[int]] = [set() for _ in range(n_sites)]
-    for i, j in edges.tolist():
-        neighbours[i].add(j)
-        neighbours[j].add(i)
-    seen = [False] * n_sites
-    roots: list[int] = []
-    order: list[tuple[int, int]] = []
-    for start in range(n_sites):
-        if seen[start]:
-            continue
-        seen[start] = True
-        roots.append(start)
-        queue = [(-1, start)]
-        for before, site in queue:
-            for other in sorted(neighbours[site] - {before}):
-                if seen[other]:
-                    return None
-                seen[other] = True
-                order.append((site, other))
-                queue.append((site, other))
-    return roots, order
+    graph = nx.empty_graph(n_sites)
+    graph.add_edges_from(edges.tolist())
+    if not nx.is_forest(graph):
+        return None
+    roots = [min(sites) for sites in nx.connected_components(graph)]
+    return roots, [edge for root in roots for edge in nx.bfs_edges(graph, root)]
 
 
 @register(ExpHamming, Mixture)
