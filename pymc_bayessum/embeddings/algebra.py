@@ -26,14 +26,6 @@ def expand(kernel: Kernel) -> list[tuple[float, Kernel]]:
 
     Sums are multiplied out, factors of one kind merged (see :func:`multiply`).
 
-    Parameters
-    ----------
-    kernel : Kernel
-
-    Returns
-    -------
-    list of (scale, kernel)
-
     Examples
     --------
     >>> from pymc_bayessum.embeddings.algebra import expand

@@ -14,6 +14,7 @@ from scipy import special
 from pymc_bayessum.embeddings.long_sums import long_sum
 from pymc_bayessum.embeddings.registry import Embedding, find_row, register
 from pymc_bayessum.kernels import Brownian
+from pymc_bayessum.kernels.line import half_line
 from pymc_bayessum.measures import (
     Counting,
     Geometric,
@@ -136,7 +137,7 @@ def brownian_poisson(kernel: Brownian, measure: Poisson) -> Embedding:
     mu = measure.mu
 
     def mean(y: np.ndarray) -> np.ndarray:
-        z = np.maximum(_naturals(y), 1.0)
+        z = np.maximum(half_line(y), 1.0)
         body = mu * special.gammaincc(z, mu) + z * special.gammainc(z + 1.0, mu)
         return np.where(y > 0, body, 0.0) + kernel.shift
 
@@ -162,7 +163,7 @@ def brownian_negative_binomial(kernel: Brownian, measure: NegativeBinomial) -> E
     n, p = measure.n, measure.p
 
     def mean(y: np.ndarray) -> np.ndarray:
-        z = np.maximum(_naturals(y), 1.0)
+        z = np.maximum(half_line(y), 1.0)
         body = measure.mean * special.betainc(n + 1.0, z, p) + z * special.betaincc(n, z + 1.0, p)
         return np.where(y > 0, body, 0.0) + kernel.shift
 
@@ -179,7 +180,7 @@ def brownian_geometric(kernel: Brownian, measure: Geometric) -> Embedding:
     p = measure.p
 
     def mean(y: np.ndarray) -> np.ndarray:
-        return -measure.mean * np.expm1(_naturals(y) * math.log1p(-p)) + kernel.shift
+        return -measure.mean * np.expm1(half_line(y) * math.log1p(-p)) + kernel.shift
 
     return Embedding(mean, (1.0 - p) ** 2 / (p * (2.0 - p)) + kernel.shift)
 
@@ -196,7 +197,7 @@ def brownian_logarithmic(kernel: Brownian, measure: Logarithmic) -> Embedding:
     p = measure.p
 
     def mean(y: np.ndarray) -> np.ndarray:
-        z = _naturals(y)
+        z = half_line(y)
         below = -measure.mean * np.expm1(z * math.log(p))
         return below + z * survival(measure, z) + kernel.shift
 
@@ -232,7 +233,7 @@ def brownian_counting(kernel: Brownian, measure: Counting) -> Embedding:
     top = float(measure.maximum)
 
     def mean(y: np.ndarray) -> np.ndarray:
-        z = np.minimum(_naturals(y), top)
+        z = np.minimum(half_line(y), top)
         return 0.5 * z * (2.0 * top + 1.0 - z) + kernel.shift * (top + 1.0)
 
     error = top * (top + 1.0) * (2.0 * top + 1.0) / 6.0 + kernel.shift * (top + 1.0) ** 2
@@ -253,16 +254,8 @@ def brownian_interval(kernel: Brownian, measure: UniformInterval) -> Embedding |
         return None
 
     def mean(y: np.ndarray) -> np.ndarray:
-        if (y < 0).any():
-            raise ValueError(f"points must be at least zero, got {y.min():g}")
-        z = np.clip(y, a, b)
+        z = np.clip(half_line(y), a, b)
         inside = a + (z - a) * (2.0 * b - a - z) / (2.0 * (b - a))
         return np.where(y < a, y, inside) + kernel.shift
 
     return Embedding(mean, a + (b - a) / 3.0 + kernel.shift)
-
-
-def _naturals(y: np.ndarray) -> np.ndarray:
-    if (y < 0).any():
-        raise ValueError(f"points must be at least zero, got {y.min()}")
-    return y.astype(float)

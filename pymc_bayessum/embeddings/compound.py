@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
 
 from pymc_bayessum.embeddings.algebra import expand
 from pymc_bayessum.embeddings.polynomial import polynomial_error, raw_moments
-from pymc_bayessum.embeddings.registry import Embedding, find_row, registered_kernels
+from pymc_bayessum.embeddings.registry import ROWS, Embedding, find_row
 from pymc_bayessum.embeddings.sites import exp_hamming_cross
 from pymc_bayessum.embeddings.summation import NotSummable, summed_embedding, weighted_points
 from pymc_bayessum.kernels import (
@@ -89,7 +90,12 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
         raise TypeError(f"measure must be a measure, got {measure!r}")
     if not kernel.accepts(measure.support):
         raise _no_embedding(kernel, measure, f"the kernel does not live on {measure.support}")
-    parts = [(scale, _embed_term(part, measure)) for scale, part in expand(kernel)]
+    parts = []
+    for scale, part in expand(kernel):
+        try:
+            parts.append((scale, _embed_term(part, measure)))
+        except NotSummable as reason:
+            raise _no_embedding(part, measure, str(reason)) from None
     as_points = measure.support.as_points
 
     def mean(y: Points) -> np.ndarray:
@@ -100,15 +106,12 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
 
 
 def _embed_term(kernel: Kernel, measure: Measure) -> Embedding:
-    """Embed a kernel without sums or scales."""
-    row = find_row(kernel, measure)
-    if row is not None:
-        return row
-    try:
-        special = _embed_structure(kernel, measure)
-        return summed_embedding(kernel, measure) if special is None else special
-    except NotSummable as reason:
-        raise _no_embedding(kernel, measure, str(reason)) from None
+    """Embed a kernel without sums or scales: by its row, the parts of the measure, or a sum."""
+    for way in (find_row, _embed_structure):
+        embedding = way(kernel, measure)
+        if embedding is not None:
+            return embedding
+    return summed_embedding(kernel, measure)
 
 
 def _embed_structure(kernel: Kernel, measure: Measure) -> Embedding | None:
@@ -286,27 +289,14 @@ def working_kernels(measure: Measure) -> list[str]:
     if isinstance(measure, Pushforward):
         return [f"Pullback by its inverse of {', '.join(working_kernels(measure.measure))}"]
     known = {type(kind) for kind in _KINDS}
-    names = {kind.__name__ for kind in registered_kernels(measure) if kind not in known}
+    rows = [kernel for kernel, kind in ROWS.entries if isinstance(measure, kind)]
+    names = {kernel.__name__ for kernel in rows if kernel not in known}
     for kind in _KINDS:
-        if not kind.accepts(measure.support):
-            continue
-        try:
-            _embed_quietly(kind, measure)
-        except ValueError:
-            continue
-        names.add(type(kind).__name__)
+        if kind.accepts(measure.support):
+            with suppress(ValueError):
+                _embed_term(kind, measure)
+                names.add(type(kind).__name__)
     return sorted(names)
-
-
-def _embed_quietly(kernel: Kernel, measure: Measure) -> None:
-    """Raise a plain ``ValueError`` where there is no embedding, without listing others."""
-    if find_row(kernel, measure) is not None:
-        return
-    if isinstance(measure, Mixture):
-        for part in measure.measures:
-            _embed_quietly(kernel, part)
-        return
-    weighted_points(measure, kernel.growth)
 
 
 def _no_embedding(kernel: Kernel, measure: Measure, reason: str) -> ValueError:

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
-from scipy import linalg
 
-__all__ = ["long_sum"]
+__all__ = ["counting_gauss", "gauss_from_recurrence", "long_sum"]
 
 #: Stretches up to this length are summed term by term.
 DIRECT = 2**14
@@ -15,18 +15,35 @@ DIRECT = 2**14
 NODES = 24
 
 
-def _panel_rule(length: int) -> tuple[np.ndarray, np.ndarray]:
-    r"""Gauss rule for :math:`\sum_{r=0}^{length-1} f(r)`.
+def gauss_from_recurrence(
+    alpha: np.ndarray, root_beta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss points and shares of the mass from three-term recurrences (Golub and Welsch, 1969).
 
-    Golub and Welsch on the recurrence of the discrete Chebyshev polynomials (orthogonal under
-    counting measure on 0, ..., n - 1), whose off-diagonal entries are
-    :math:`\sqrt{j^2 (n^2 - j^2) / (4 (4 j^2 - 1))}`; exact for polynomials of degree 2 NODES - 1.
+    Of J recurrences, alpha (J, Q) and root_beta (J, Q - 1), at once.
     """
-    n = float(length)
-    j = np.arange(1.0, NODES)
-    off = np.sqrt(j**2 * (n**2 - j**2) / (4.0 * (4.0 * j**2 - 1.0)))
-    nodes, vectors = linalg.eigh_tridiagonal(np.zeros(NODES), off)
-    return nodes + 0.5 * (n - 1.0), n * vectors[0] ** 2
+    count = alpha.shape[1]
+    jacobi = np.zeros((len(alpha), count, count))
+    k = np.arange(count)
+    jacobi[:, k, k] = alpha
+    jacobi[:, k[1:], k[:-1]] = root_beta
+    points, vectors = np.linalg.eigh(jacobi)
+    return points, np.square(vectors[:, 0, :])
+
+
+def counting_gauss(lengths: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    r"""Gauss rules of ``count`` points for sums over consecutive integers, one for each length.
+
+    Points are measured from the middle of the integers. The discrete Chebyshev polynomials,
+    orthogonal on n integers, have the recurrence
+    :math:`\sqrt{\beta_j} = \sqrt{j^2 (n^2 - j^2) / (4 (4 j^2 - 1))}`; the rules are exact for
+    polynomials of degree 2 count - 1.
+    """
+    n = np.asarray(lengths, dtype=float)[:, None]
+    square = np.arange(1.0, count) ** 2
+    root_beta = np.sqrt(square * (n**2 - square) / (4.0 * (4.0 * square - 1.0)))
+    points, shares = gauss_from_recurrence(np.zeros((len(n), count)), root_beta)
+    return points, n * shares
 
 
 def long_sum(
@@ -41,31 +58,18 @@ def long_sum(
     rule for counting measure. A panel is no longer than its distance from ``low`` (where f may
     have a singularity) nor than ``width`` there (the scale on which f bends), which keeps f
     within the reach of a polynomial of degree 47.
-
-    Parameters
-    ----------
-    f : callable on float arrays
-    low, high : int
-    width : callable
-        Longest allowed panel at a position.
-
-    Returns
-    -------
-    float
     """
     split = min(high, low + DIRECT - 1)
     parts = [f(np.arange(low, split + 1, dtype=float)).sum()]
     position = split + 1
-    rules: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    rule = lru_cache(lambda length: counting_gauss(np.array([length]), NODES))
     while position <= high:
         length = math.floor(min(position - low, width(position)))
         length = min(max(length, 2 * NODES), high - position + 1)
         if length <= 2 * NODES:
             parts.append(f(np.arange(position, position + length, dtype=float)).sum())
         else:
-            if length not in rules:
-                rules[length] = _panel_rule(length)
-            nodes, weights = rules[length]
-            parts.append(weights @ f(position + nodes))
+            points, weights = rule(length)
+            parts.append(weights[0] @ f(position + 0.5 * (length - 1.0) + points[0]))
         position += length
     return math.fsum(parts)

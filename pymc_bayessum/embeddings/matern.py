@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy.linalg import pascal
 
 from pymc_bayessum.embeddings.registry import Embedding, register
 from pymc_bayessum.kernels import Matern
@@ -26,19 +27,8 @@ def matern_sums(
     p + 1 numbers :math:`A_r(s) = \sum_{t_i \le s} w_i e^{-a(s - t_i)} (a (s - t_i))^r`, and these
     move on by a binomial formula with positive terms. Points are cut into blocks: a query meets
     the points of its own block one by one and all others through two such states. The cost is
-    O(M + N) for M points and N queries, and with positive weights nothing cancels.
-
-    Parameters
-    ----------
-    kernel : Matern
-    t, weights : ndarray of shape (M,)
-        Points after the transform, in any order, and their weights.
-    queries : ndarray of shape (N,)
-        After the transform.
-
-    Returns
-    -------
-    ndarray of shape (N,)
+    O(M + N) for M points (in any order) and N queries, both after the transform of the kernel, and
+    with positive weights nothing cancels.
     """
     order = np.argsort(t, kind="stable")
     # Blocks of equal length; the last is filled up with points of no weight at its end.
@@ -62,10 +52,6 @@ def matern_sums(
     return out
 
 
-def _pascal(p: int) -> np.ndarray:
-    return np.array([[float(math.comb(r, j)) for j in range(p + 1)] for r in range(p + 1)])
-
-
 def _states(kernel: Matern, points: np.ndarray, masses: np.ndarray) -> np.ndarray:
     """States at the last point of each block, of all points up to there, shape (B, p + 1)."""
     powers = np.arange(len(kernel.coefficients))
@@ -79,7 +65,8 @@ def _states(kernel: Matern, points: np.ndarray, masses: np.ndarray) -> np.ndarra
     # A_r(s + h) = exp(-a h) sum_j C(r, j) (a h)^(r - j) A_j(s).
     step = kernel.rate * np.diff(ends, prepend=ends[0])
     gap = np.maximum(powers[:, None] - powers[None, :], 0)
-    moves = _pascal(len(powers) - 1) * step[:, None, None] ** gap * np.exp(-step)[:, None, None]
+    binomials = pascal(len(powers), kind="lower", exact=False)
+    moves = binomials * step[:, None, None] ** gap * np.exp(-step)[:, None, None]
     state = np.zeros(len(powers))
     for b, move in enumerate(moves):
         state = move @ state + own[b]
@@ -90,14 +77,14 @@ def _states(kernel: Matern, points: np.ndarray, masses: np.ndarray) -> np.ndarra
 def _read(kernel: Matern, states: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Sum the kernel over the points in states, seen from distances beyond their ends."""
     p = len(kernel.coefficients) - 1
-    pascal = _pascal(p)
+    binomials = pascal(p + 1, kind="lower", exact=False)
     step = kernel.rate * distance
     total = np.zeros_like(step)
     # exp(-step) sum_r c_r sum_j C(r, j) step^(r - j) A_j, gathered by powers of step.
     for power in range(p, -1, -1):
         r = np.arange(power, p + 1)
         total = total * step + states[:, r - power] @ (
-            kernel.coefficients[r] * pascal[r, r - power]
+            kernel.coefficients[r] * binomials[r, r - power]
         )
     return np.exp(-step) * total
 
@@ -121,11 +108,8 @@ def matern_counting(kernel: Matern, measure: Counting) -> Embedding | None:
     p = len(kernel.coefficients) - 1
     reach = min(top, math.ceil((100.0 + 8.0 * p) / kernel.rate))
 
-    def prefix() -> np.ndarray:
-        return _prefix_sums(kernel.profile(np.arange(reach + 1.0)))
-
     def mean(y: np.ndarray) -> np.ndarray:
-        sums = prefix()
+        sums = _prefix_sums(kernel.profile(np.arange(reach + 1.0)))
 
         def up_to(d: np.ndarray) -> np.ndarray:
             return np.where(d >= 0, sums[np.clip(d, 0, reach)], 0.0)
@@ -135,18 +119,15 @@ def matern_counting(kernel: Matern, measure: Counting) -> Embedding | None:
         near = np.maximum(-y, y - top)
         if (near <= 0).all():
             return inside
-        return np.where(near <= 0, inside, _outside(kernel, near, top))
+        queries = -np.maximum(near, 1).astype(float)
+        outside = matern_sums(kernel, np.arange(top + 1.0), np.ones(top + 1), queries)
+        return np.where(near <= 0, inside, outside)
 
     def initial_error() -> float:
         d = np.arange(1.0, reach + 1.0)
         return (top + 1.0) + 2.0 * float(np.sum((top + 1.0 - d) * kernel.profile(d)))
 
     return Embedding(mean, initial_error)
-
-
-def _outside(kernel: Matern, near: np.ndarray, top: int) -> np.ndarray:
-    points = np.arange(top + 1.0)
-    return matern_sums(kernel, points, np.ones(top + 1), -np.maximum(near, 1).astype(float))
 
 
 def _prefix_sums(values: np.ndarray) -> np.ndarray:

@@ -13,7 +13,6 @@ from pymc_bayessum.embeddings.registry import Embedding, register
 from pymc_bayessum.kernels import Polynomial
 from pymc_bayessum.measures import (
     Counting,
-    Geometric,
     Logarithmic,
     Measure,
     Mixture,
@@ -57,11 +56,6 @@ def _(measure: NegativeBinomial, degree: int) -> np.ndarray:
     j = np.arange(degree)
     odds = (1.0 - measure.p) / measure.p
     return stirling_numbers(degree) @ np.concatenate([[1.0], np.cumprod((measure.n + j) * odds)])
-
-
-@raw_moments.register
-def _(measure: Geometric, degree: int) -> np.ndarray | None:
-    return raw_moments(NegativeBinomial(1.0, measure.p), degree)
 
 
 @raw_moments.register

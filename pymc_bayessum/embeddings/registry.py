@@ -11,7 +11,7 @@ from pymc_bayessum.kernels.registry import Registry
 from pymc_bayessum.measures import Measure
 from pymc_bayessum.measures.supports import Points
 
-__all__ = ["ROWS", "Embedding", "find_row", "register", "registered_kernels"]
+__all__ = ["ROWS", "Embedding", "find_row", "register"]
 
 
 class Embedding:
@@ -95,8 +95,3 @@ def find_row(kernel: Kernel, measure: Measure) -> Embedding | None:
     """Embedding by the most specific row for a pair, or ``None`` when there is none."""
     row = next(ROWS.find(kernel, measure), None)
     return None if row is None else row(kernel, measure)
-
-
-def registered_kernels(measure: Measure) -> list[type]:
-    """Kernel types with a row for a measure."""
-    return [kernel for kernel, kind in ROWS.entries if isinstance(measure, kind)]

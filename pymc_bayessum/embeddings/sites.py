@@ -2,8 +2,9 @@
 
 import math
 
+import networkx as nx
 import numpy as np
-from scipy import special
+from scipy import stats
 
 from pymc_bayessum.embeddings.registry import Embedding, register
 from pymc_bayessum.kernels import ExpHamming, Tanimoto
@@ -30,30 +31,20 @@ def _states(y: np.ndarray, measure: Measure) -> np.ndarray:
     return y
 
 
+@register(ExpHamming, UniformSpins)
 @register(ExpHamming, UniformCategorical)
-def exp_hamming_uniform(kernel: ExpHamming, measure: UniformCategorical) -> Embedding:
+def exp_hamming_uniform(
+    kernel: ExpHamming, measure: UniformCategorical | UniformSpins
+) -> Embedding:
     r"""Exponential Hamming kernel under the uniform distribution, the same at every point.
 
     .. math:: \mu(y) = E[k(X, X')] = \left(\frac{1 + (S - 1) e^{-\lambda}}{S}\right)^L
+
+    which for spins is :math:`e^{-\lambda L / 2} \cosh(\lambda / 2)^L`.
     """
-    value = _uniform_value(kernel, measure.n_sites, measure.n_states)
+    miss = -math.expm1(-kernel.decay) * (measure.n_states - 1) / measure.n_states
+    value = math.exp(measure.n_sites * math.log1p(-miss))
     return Embedding(lambda y: np.full(len(_states(y, measure)), value), value)
-
-
-@register(ExpHamming, UniformSpins)
-def exp_hamming_spins(kernel: ExpHamming, measure: UniformSpins) -> Embedding:
-    r"""Exponential Hamming kernel under uniform spins.
-
-    .. math:: \mu(y) = E[k(X, X')] = e^{-\lambda L / 2} \cosh(\lambda / 2)^L
-              = \left(\frac{1 + e^{-\lambda}}{2}\right)^L
-    """
-    value = _uniform_value(kernel, measure.n_sites, 2)
-    return Embedding(lambda y: np.full(len(_states(y, measure)), value), value)
-
-
-def _uniform_value(kernel: ExpHamming, n_sites: int, n_states: int) -> float:
-    miss = -math.expm1(-kernel.decay) * (n_states - 1) / n_states
-    return math.exp(n_sites * math.log1p(-miss))
 
 
 @register(ExpHamming, ProductCategorical)
@@ -183,27 +174,12 @@ def _join(n_sites: int, edges: np.ndarray) -> tuple[list[int], list[tuple[int, i
 
     ``None`` when they close a cycle; an edge given twice counts once.
     """
-    neighbours: list[set[int]] = [set() for _ in range(n_sites)]
-    for i, j in edges.tolist():
-        neighbours[i].add(j)
-        neighbours[j].add(i)
-    seen = [False] * n_sites
-    roots: list[int] = []
-    order: list[tuple[int, int]] = []
-    for start in range(n_sites):
-        if seen[start]:
-            continue
-        seen[start] = True
-        roots.append(start)
-        queue = [(-1, start)]
-        for before, site in queue:
-            for other in sorted(neighbours[site] - {before}):
-                if seen[other]:
-                    return None
-                seen[other] = True
-                order.append((site, other))
-                queue.append((site, other))
-    return roots, order
+    graph = nx.empty_graph(n_sites)
+    graph.add_edges_from(edges.tolist())
+    if not nx.is_forest(graph):
+        return None
+    roots = [min(sites) for sites in nx.connected_components(graph)]
+    return roots, [edge for root in roots for edge in nx.bfs_edges(graph, root)]
 
 
 @register(ExpHamming, Mixture)
@@ -258,24 +234,17 @@ def tanimoto_uniform(kernel: Tanimoto, measure: UniformCategorical) -> Embedding
         if t == 0:
             return 2.0**-n_sites
         b = np.arange(n_sites - t + 1)
-        return 0.5 * t * float(_half_binomial(n_sites - t) @ (1.0 / (t + b)))
+        return 0.5 * t * float(stats.binom.pmf(b, n_sites - t, 0.5) @ (1.0 / (t + b)))
 
     def mean(y: np.ndarray) -> np.ndarray:
         counts, inverse = np.unique(_states(y, measure).sum(axis=1), return_inverse=True)
         return np.array([by_ones(int(t)) for t in counts])[inverse]
 
     def initial_error() -> float:
-        return float(_half_binomial(n_sites) @ [by_ones(t) for t in range(n_sites + 1)])
+        t = np.arange(n_sites + 1)
+        return float(stats.binom.pmf(t, n_sites, 0.5) @ np.array([by_ones(int(i)) for i in t]))
 
     return Embedding(mean, initial_error)
-
-
-def _half_binomial(n: int) -> np.ndarray:
-    """Binomial(n, 1/2) probabilities of 0, ..., n."""
-    k = np.arange(n + 1.0)
-    log_choose = special.gammaln(n + 1.0) - special.gammaln(k + 1.0) - special.gammaln(n - k + 1.0)
-    probs = np.exp(log_choose - n * math.log(2.0))
-    return probs / probs.sum()
 
 
 @register(Tanimoto, ProductCategorical)

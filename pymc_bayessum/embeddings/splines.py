@@ -7,6 +7,7 @@ import numpy as np
 from pymc_bayessum.embeddings.polynomial import stirling_numbers
 from pymc_bayessum.embeddings.registry import Embedding, register
 from pymc_bayessum.kernels import IntegratedBrownian
+from pymc_bayessum.kernels.line import half_line
 from pymc_bayessum.measures import Counting
 
 
@@ -71,10 +72,8 @@ def integrated_brownian_counting(kernel: IntegratedBrownian, measure: Counting) 
     terms = [(m - j, m + j + 1, math.comb(m, j) / (m + j + 1)) for j in range(m + 1)]
 
     def mean(y: np.ndarray) -> np.ndarray:
-        if (y < 0).any():
-            raise ValueError(f"points must be at least zero, got {y.min()}")
-        inner = np.minimum(y, top).astype(float)
-        beyond = (y - inner).astype(float)
+        inner = np.minimum(half_line(y), top)
+        beyond = y - inner
         total = np.zeros(len(y))
         for p, q, weight in terms:
             below = np.zeros(len(y))

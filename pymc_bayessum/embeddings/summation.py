@@ -35,22 +35,8 @@ class NotSummable(ValueError):
 def weighted_points(measure: Measure, growth: float | None) -> tuple[Points, np.ndarray]:
     """Points and masses that stand for a measure to machine precision.
 
-    Parameters
-    ----------
-    measure : Measure
-    growth : float or None
-        Exponent of growth of the functions to be summed, see :attr:`Kernel.growth`; it enters the
-        bound on the tail that is left out. ``None`` when unknown.
-
-    Returns
-    -------
-    points : batch of M points
-    weights : ndarray of shape (M,)
-
-    Raises
-    ------
-    NotSummable
-        When there are too many points, or infinitely many without order.
+    The growth of the functions to be summed (:attr:`Kernel.growth`) enters the bound on the tail
+    that is left out. `NotSummable` is raised for too many points, or infinitely many without order.
     """
     size = measure.support.size
     if size > POINT_LIMIT:

@@ -9,27 +9,27 @@ from typing import Literal, override
 import numpy as np
 
 from pymc_bayessum.arguments import integer, positive, real
-from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.kernels.base import Kernel, numbers
 from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support
 
-__all__ = ["Brownian", "IntegratedBrownian", "Matern", "Polynomial", "SquaredExponential"]
+__all__ = [
+    "Brownian",
+    "IntegratedBrownian",
+    "Matern",
+    "Polynomial",
+    "SquaredExponential",
+    "half_line",
+]
 
 
 def _line(points: Points) -> np.ndarray:
     """Batch of numbers as floats, shape (N,)."""
-    x = np.atleast_1d(np.asarray(points))
-    if x.ndim != 1 or x.dtype.kind not in "iufb":
-        raise ValueError(
-            f"a kernel on the line takes numbers of shape (N,), got shape {x.shape} and dtype "
-            f"{x.dtype}"
-        )
-    x = x.astype(float)
-    if not np.isfinite(x).all():
-        raise ValueError("points must be finite, got NaN or infinity among them")
-    return x
+    taken = "a kernel on the line takes numbers of shape (N,)"
+    return numbers(np.atleast_1d(points), 1, taken).astype(float)
 
 
-def _half_line(points: Points) -> np.ndarray:
+def half_line(points: Points) -> np.ndarray:
+    """Batch of numbers of at least zero as floats, shape (N,)."""
     x = _line(points)
     if (x < 0).any():
         raise ValueError(f"this kernel needs points of at least zero, got {x.min():g}")
@@ -77,11 +77,11 @@ class Brownian(Kernel):
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
-        return np.minimum.outer(_half_line(x), _half_line(y)) + self.shift
+        return np.minimum.outer(half_line(x), half_line(y)) + self.shift
 
     @override
     def diagonal(self, x: Points) -> np.ndarray:
-        return _half_line(x) + self.shift
+        return half_line(x) + self.shift
 
     @override
     def accepts(self, support: Support) -> bool:
@@ -134,8 +134,8 @@ class IntegratedBrownian(Kernel):
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
-        a = np.minimum.outer(_half_line(x), _half_line(y)) / self.scale
-        d = np.abs(np.subtract.outer(_half_line(x), _half_line(y))) / self.scale
+        a = np.minimum.outer(half_line(x), half_line(y)) / self.scale
+        d = np.abs(np.subtract.outer(half_line(x), half_line(y))) / self.scale
         m = self.order
         total = np.zeros_like(a)
         for j in range(m + 1):
@@ -145,7 +145,7 @@ class IntegratedBrownian(Kernel):
     @override
     def diagonal(self, x: Points) -> np.ndarray:
         m = self.order
-        return (_half_line(x) / self.scale) ** (2 * m + 1) / ((2 * m + 1) * math.factorial(m) ** 2)
+        return (half_line(x) / self.scale) ** (2 * m + 1) / ((2 * m + 1) * math.factorial(m) ** 2)
 
     @override
     def accepts(self, support: Support) -> bool:
@@ -213,7 +213,7 @@ class Matern(Kernel):
         """Apply the transform t to a batch."""
         if callable(self.transform):
             return _line(self.transform(_line(x)))
-        return 2.0 * np.sqrt(_half_line(x)) if self.transform == "sqrt" else _line(x)
+        return 2.0 * np.sqrt(half_line(x)) if self.transform == "sqrt" else _line(x)
 
     def profile(self, distance: np.ndarray) -> np.ndarray:
         """Kernel as a function of the distance in t."""

@@ -6,22 +6,14 @@ from typing import override
 import numpy as np
 
 from pymc_bayessum.arguments import positive
-from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.kernels.base import Kernel, numbers
 from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support
 
 __all__ = ["ExpHamming", "Tanimoto", "hamming"]
 
 
 def _vectors(points: Points) -> np.ndarray:
-    x = np.asarray(points)
-    if x.ndim != 2 or x.dtype.kind not in "iufb":
-        raise ValueError(
-            f"a kernel on sites takes integers of shape (N, L), got shape {x.shape} and dtype "
-            f"{x.dtype}"
-        )
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise ValueError("points must be finite, got NaN or infinity among them")
-    return x
+    return numbers(points, 2, "a kernel on sites takes integers of shape (N, L)")
 
 
 def _same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:

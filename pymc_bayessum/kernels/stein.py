@@ -42,9 +42,9 @@ def as_states(name: str, points: Points, n_states: int) -> np.ndarray:
         raise ValueError(
             f"{name} must be integers of shape (N, L), got shape {x.shape} and dtype {x.dtype}"
         )
-    support = Sites(x.shape[1], n_states) if x.shape[1] else None
-    if support is None:
+    if x.shape[1] == 0:
         raise ValueError(f"{name} must have at least one site, got shape {x.shape}")
+    support = Sites(x.shape[1], n_states)
     outside = ~support.contains(x)
     if outside.any():
         raise ValueError(
@@ -55,19 +55,7 @@ def as_states(name: str, points: Points, n_states: int) -> np.ndarray:
 
 
 def turn(x: np.ndarray, site: int, n_states: int, step: int = 1) -> np.ndarray:
-    """Return points with one site turned by ``step`` states.
-
-    Parameters
-    ----------
-    x : ndarray of int, shape (N, L)
-    site : int
-    n_states : int
-    step : int
-        +1 for the cyclic permutation, -1 for its inverse.
-
-    Returns
-    -------
-    ndarray of int, shape (N, L)
+    """Return points (N, L) with one site turned by ``step`` states, -1 for the inverse turn.
 
     Examples
     --------
@@ -107,7 +95,7 @@ def score(log_prob: Callable[[np.ndarray], Any], x: Points, n_states: int) -> np
     [[-2.0], [0.667]]
     """
     states = as_states("x", x, integer("n_states", n_states, 2))
-    here = _evaluate("log_prob", log_prob, states)
+    here = _evaluate(log_prob, states)
     if not np.isfinite(here).all():
         worst = int(np.flatnonzero(~np.isfinite(here))[0])
         raise ValueError(
@@ -116,7 +104,7 @@ def score(log_prob: Callable[[np.ndarray], Any], x: Points, n_states: int) -> np
         )
     out = np.empty(states.shape)
     for site in range(states.shape[1]):
-        there = _evaluate("log_prob", log_prob, turn(states, site, n_states))
+        there = _evaluate(log_prob, turn(states, site, n_states))
         with np.errstate(over="ignore"):
             out[:, site] = -np.expm1(there - here)
     if not np.isfinite(out).all():
@@ -128,20 +116,21 @@ def score(log_prob: Callable[[np.ndarray], Any], x: Points, n_states: int) -> np
     return out
 
 
-def _evaluate(name: str, function: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
+def _evaluate(log_prob: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
     """Values (N,) of a function on points, whether it takes a batch or one point at a time."""
-    compiled = _compiled_input(function)
-    if compiled is not None:
-        x = x.astype(compiled.dtype)
-    if compiled is not None and compiled.ndim == 1:
-        values = [_single(function(row)) for row in x]
+    # A compiled PyTensor function says of its first input what it takes.
+    graph = getattr(getattr(log_prob, "maker", None), "fgraph", None)
+    if graph is not None:
+        x = x.astype(graph.inputs[0].type.dtype)
+    if graph is not None and graph.inputs[0].type.ndim == 1:
+        values = [_single(log_prob(row)) for row in x]
     else:
-        values = _single(function(x))
+        values = _single(log_prob(x))
     array = np.asarray(values, dtype=float)
     if array.shape != (len(x),):
         raise ValueError(
-            f"{name} must map points of shape {x.shape} to values of shape ({len(x)},), got shape "
-            f"{array.shape}"
+            f"log_prob must map points of shape {x.shape} to values of shape ({len(x)},), got "
+            f"shape {array.shape}"
         )
     return array
 
@@ -149,12 +138,6 @@ def _evaluate(name: str, function: Callable[[np.ndarray], Any], x: np.ndarray) -
 def _single(output: Any) -> Any:
     # A compiled PyTensor function with a list of outputs returns a list.
     return output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
-
-
-def _compiled_input(function: Any) -> Any:
-    """Type of the first input of a compiled PyTensor function, ``None`` for other callables."""
-    graph = getattr(getattr(function, "maker", None), "fgraph", None)
-    return None if graph is None else graph.inputs[0].type
 
 
 @dataclass(frozen=True)

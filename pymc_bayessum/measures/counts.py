@@ -1,7 +1,7 @@
 """Measures on the integers."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import override
 
 import numpy as np
@@ -119,8 +119,10 @@ class NegativeBinomial(IntegerMeasure):
 
 
 @dataclass(frozen=True)
-class Geometric(IntegerMeasure):
+class Geometric(NegativeBinomial):
     r"""Geometric distribution, :math:`p(x) = p (1 - p)^x` on 0, 1, 2, ...
+
+    The number of failures before the first success.
 
     Parameters
     ----------
@@ -134,26 +136,7 @@ class Geometric(IntegerMeasure):
     3.0
     """
 
-    p: float
-
-    support = Naturals()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "p", fraction("p", self.p))
-
-    @property
-    @override
-    def mean(self) -> float:
-        return (1.0 - self.p) / self.p
-
-    @property
-    @override
-    def sd(self) -> float:
-        return math.sqrt(1.0 - self.p) / self.p
-
-    @override
-    def tail_ratio(self, x: int, side: int = 1) -> float:
-        return 1.0 - self.p if side > 0 else math.inf
+    n: float = field(default=1.0, init=False, repr=False)
 
     def _log_prob(self, x: np.ndarray) -> np.ndarray:
         return math.log(self.p) + x * math.log1p(-self.p)

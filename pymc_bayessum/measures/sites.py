@@ -53,9 +53,9 @@ class SiteMeasure(Measure):
         return Sites(self.n_sites, self.n_states)
 
     @property
-    @abstractmethod
     def site_order(self) -> np.ndarray:
-        """Order in which the sites are drawn."""
+        """Order in which the sites are drawn, 0, 1, ... unless a subclass says otherwise."""
+        return np.arange(self.n_sites)
 
     @abstractmethod
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
@@ -77,11 +77,15 @@ class SiteMeasure(Measure):
 
     def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         x = np.zeros((n, self.n_sites), dtype=np.int64)
-        for step, site in enumerate(self.site_order):
-            cdf = np.exp(self.log_conditional(x, step)).cumsum(axis=1)
-            u = rng.random(n) * cdf[:, -1]
-            x[:, site] = (u[:, None] >= cdf).sum(axis=1).clip(max=self.n_states - 1)
+        self.fill(x, 0, rng)
         return x
+
+    def fill(self, x: np.ndarray, first: int, rng: np.random.Generator) -> None:
+        """Draw, in place, the sites of step ``first`` and after it, given the earlier ones."""
+        for step, site in enumerate(self.site_order[first:], start=first):
+            cdf = np.exp(self.log_conditional(x, step)).cumsum(axis=1)
+            u = rng.random(len(x)) * cdf[:, -1]
+            x[:, site] = (u[:, None] >= cdf).sum(axis=1).clip(max=self.n_states - 1)
 
     def _sample_distinct(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return stochastic_beam([self], np.zeros(1), n, rng)
@@ -156,11 +160,6 @@ class UniformCategorical(SiteMeasure):
         object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
         object.__setattr__(self, "n_states", integer("n_states", self.n_states, 1))
 
-    @property
-    @override
-    def site_order(self) -> np.ndarray:
-        return np.arange(self.n_sites)
-
     @override
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
         return np.full((len(x), self.n_states), -math.log(self.n_states))
@@ -195,6 +194,8 @@ class UniformSpins(Measure):
     """
 
     n_sites: int
+
+    n_states = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
@@ -242,11 +243,6 @@ class ProductCategorical(SiteMeasure):
         object.__setattr__(self, "probs", probs)
         object.__setattr__(self, "n_sites", probs.shape[0])
         object.__setattr__(self, "n_states", probs.shape[1])
-
-    @property
-    @override
-    def site_order(self) -> np.ndarray:
-        return np.arange(self.n_sites)
 
     @override
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
@@ -313,8 +309,9 @@ class TreeCategorical(SiteMeasure):
         children, count = np.unique(edges[:, 1], return_counts=True)
         if (count > 1).any():
             raise ValueError(f"site {children[count > 1][0]} is the child of more than one edge")
-        tables = _distributions("tables", self.tables, (2, 3)) if len(edges) else np.zeros((0,))
-        if not len(edges):
+        if len(edges):
+            tables = _distributions("tables", self.tables, (2, 3))
+        else:
             tables = np.zeros((0, n_states, n_states))
         if tables.ndim == 2:
             tables = np.broadcast_to(tables, (len(edges), *tables.shape))

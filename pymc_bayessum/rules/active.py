@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -257,18 +258,19 @@ def active_bayes_sum(
     count = integer("n_candidates", n_candidates, 1)
     target = None if target_sd is None else positive("target_sd", target_sd)
     schedule = _schedule(refresh)
-    evaluations = _Evaluations(f, integer("batch", batch, 1), as_executor(executor))
+    size = integer("batch", batch, 1)
+    attempts = partial(in_order, partial(_attempt, f), executor=as_executor(executor))
     if resume is not None and not isinstance(resume, ActiveResult):
         raise TypeError(f"resume must be an ActiveResult, got {resume!r}")
     if resume is None:
         rng = as_generator(rng)
-        run = _Run(evaluations, prior, measure, rng, schedule)
+        run = _Run(attempts, prior, measure, rng, schedule)
         run.pending = _initial_points(initial, measure, budget, rng)
     else:
-        run = _Run(evaluations, prior, measure, _restored(resume.generator_state), schedule)
+        run = _Run(attempts, prior, measure, _restored(resume.generator_state), schedule)
         run.recall(resume)
     search = _search(candidates, measure, count)
-    designs = run.initial_design(), run.sequential_design(search, budget, target)
+    designs = run.initial_design(), run.sequential_design(search, budget, size, target)
     try:
         with progress("Active design", progressbar, budget) as report:
             for _ in chain(*designs):
@@ -279,37 +281,19 @@ def active_bayes_sum(
     return run.result(run.reason)
 
 
-@dataclass(frozen=True, eq=False)
-class _Evaluations:
-    """How the summand is evaluated."""
-
-    f: Callable[[Points], Any]
-    batch: int
-    executor: Executor | None
-
-    def __call__(self, points: Sequence[Points]) -> Iterator[Any]:
-        """Yield raw values, or what went wrong instead of one."""
-        return in_order(_Attempt(self.f), points, self.executor)
-
-
-@dataclass(frozen=True, eq=False)
-class _Attempt:
-    """A call of the summand that returns its exceptions."""
-
-    f: Callable[[Points], Any]
-
-    def __call__(self, point: Points) -> Any:
-        try:
-            return self.f(point)
-        except Exception as error:  # a summand may fail in any way; who asked decides
-            return error
+def _attempt(f: Callable[[Points], Any], point: Points) -> Any:
+    """Return the value of the summand, or its exception."""
+    try:
+        return f(point)
+    except Exception as error:  # a summand may fail in any way; who asked decides
+        return error
 
 
 @dataclass(eq=False)
 class _Run:
     """The state of a design: nodes, values, kernel, and the growing factor."""
 
-    evaluations: _Evaluations
+    attempts: Callable[[Sequence[Points]], Iterator[Any]]
     prior: "_Prior"
     measure: Measure
     rng: np.random.Generator
@@ -344,8 +328,7 @@ class _Run:
 
     def evaluate(self, points: Sequence[Points], gains: Sequence[float]) -> Iterator[None]:
         """Evaluate the summand at points that the posterior has, and condition on the values."""
-        values = self.evaluations(points)
-        for point, gain, raw in zip(points, gains, values, strict=True):
+        for point, gain, raw in zip(points, gains, self.attempts(points), strict=True):
             value = self._number(point, raw)
             self.posterior.observe(value)
             self.batches.append(point)
@@ -370,11 +353,11 @@ class _Run:
             self._refresh()
 
     def sequential_design(
-        self, search: "Search", budget: int, target: float | None
+        self, search: "Search", budget: int, batch: int, target: float | None
     ) -> Iterator[None]:
         """Evaluate where it teaches most, until there is a reason to stop."""
         while target is None or self.history[-1].sd > target:
-            room = min(self.evaluations.batch, budget - len(self.values))
+            room = min(batch, budget - len(self.values))
             if room <= 0:
                 return
             points: list[Points] = []
@@ -527,14 +510,14 @@ class _Posterior:
         self.factor = np.zeros((16, 16))
         self.white_mean = np.zeros(16)  # L^-1 mu
         self.white_values = np.zeros(16)  # L^-1 y
-        self.tracked: _Tracked | None = None
+        self.tracked: _Candidates | None = None
 
     def append(self, point: Points) -> None:
         """Condition on one more point, whatever its value will be, in O(N^2)."""
         n = self.size
         if n == len(self.factor):
             self._grow()
-        row = self._whitened(point)[:, 0]
+        row = self.whitened(point)[:, 0]
         prior = float(self.kernel.diagonal(point)[0])
         # A point that is known already (up to rounding) gets the least pivot that is above it.
         pivot = np.sqrt(max(prior - float(row @ row), KNOWN * prior))
@@ -571,17 +554,11 @@ class _Posterior:
         mean = float(self.white_mean[:n] @ values)
         return mean, float(np.sqrt(values @ values / n * self.variance(n)))
 
-    def score(self, points: Points) -> np.ndarray:
-        """Score of fresh points, O(N^2) each."""
-        white = self._whitened(points)
-        covariance = self.embedding.mean(points) - self.white_mean[: self.size] @ white
-        prior = self.kernel.diagonal(points)
-        return _score(covariance, prior - np.square(white).sum(axis=0), prior)
-
-    def track(self, points: Points) -> "_Tracked":
+    def track(self, points: Points) -> "_Candidates":
         """Follow a fixed list of candidates, each at O(N) a step."""
         if self.tracked is None:
-            self.tracked = _Tracked(self, points)
+            # Row by row in memory: each step adds a row.
+            self.tracked = _Candidates(self, points, np.ascontiguousarray(self.whitened(points)))
         return self.tracked
 
     def gain(self, score: float) -> float:
@@ -590,7 +567,8 @@ class _Posterior:
         # Where rounding has eaten the variance, a point still tells all there is to know.
         return float(-0.5 * np.log1p(-score / variance)) if score < variance else np.inf
 
-    def _whitened(self, points: Points) -> np.ndarray:
+    def whitened(self, points: Points) -> np.ndarray:
+        """Return L^-1 k(nodes, points), O(N^2) a point."""
         if self.size == 0:
             return np.zeros((0, batch_size(points)))
         return solve_triangular(
@@ -607,19 +585,17 @@ class _Posterior:
         self.white_values = np.pad(self.white_values, (0, extra))
 
 
-class _Tracked:
-    """Posterior quantities of a fixed list of candidates."""
+class _Candidates:
+    """Posterior quantities of some points, from their whitened covariances with the nodes."""
 
-    def __init__(self, posterior: _Posterior, points: Points) -> None:
+    def __init__(self, posterior: _Posterior, points: Points, white: np.ndarray) -> None:
         self.points = points
+        self.keys = point_keys(points)
         self.prior = posterior.kernel.diagonal(points)
-        self.white = np.zeros((len(posterior.factor), batch_size(points)))
-        self.white[: posterior.size] = posterior._whitened(points)
-        known = self.white[: posterior.size]
-        self.covariance = (
-            posterior.embedding.mean(points) - posterior.white_mean[: posterior.size] @ known
-        )
-        self.variance = self.prior - np.square(known).sum(axis=0)
+        self.white = white
+        known = posterior.white_mean[: posterior.size]
+        self.covariance = posterior.embedding.mean(points) - known @ white
+        self.variance = self.prior - np.square(white).sum(axis=0)
 
     def condition(
         self,
@@ -632,21 +608,25 @@ class _Tracked:
         """Update every candidate for one more node."""
         n = len(row)
         if n == len(self.white):
-            self.white = np.pad(self.white, ((0, n), (0, 0)))
+            self.white = np.pad(self.white, ((0, max(n, 16)), (0, 0)))
         new = (posterior.kernel(point, self.points)[0] - row @ self.white[:n]) / pivot
         self.white[n] = new
         self.covariance -= white_mean * new
         self.variance -= np.square(new)
 
-    def score(self) -> np.ndarray:
-        """Score of every candidate."""
-        return _score(self.covariance, self.variance, self.prior)
+    def best(self, seen: set) -> tuple[Points, float] | None:
+        """Point of highest score, E[k~(X, x)]^2 / k~(x, x), and that score.
 
-
-def _score(covariance: np.ndarray, variance: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """E[k~(X, x)]^2 / k~(x, x), and -1 where the value is known already."""
-    open_ = variance > KNOWN * prior
-    return np.where(open_, np.square(covariance) / np.where(open_, variance, 1.0), -1.0)
+        ``None`` when nothing is left to learn. Points that are seen or known teach nothing.
+        """
+        fresh = self.variance > KNOWN * self.prior
+        fresh[[i for i, key in enumerate(self.keys) if key in seen]] = False
+        score = np.where(fresh, np.square(self.covariance) / np.where(fresh, self.variance, 1.0), 0)
+        top = score.max()
+        if top <= 0.0:
+            return None
+        first = int(np.argmax(score >= top * (1.0 - TIE)))
+        return take(self.points, np.array([first])), float(score[first])
 
 
 Search = Callable[[_Run], tuple[Points, float] | None]
@@ -655,7 +635,8 @@ Search = Callable[[_Run], tuple[Points, float] | None]
 def _search(candidates: Any, measure: Measure, count: int) -> Search:
     """Turn the ``candidates`` argument into a function that proposes the next point."""
     if not isinstance(candidates, str):
-        return _exhaustive(distinct_points(measure.support, candidates))
+        points = distinct_points(measure.support, candidates)
+        return lambda run: run.posterior.track(points).best(run.seen)
     if candidates not in ("auto", "exhaustive", "random", "local"):
         raise ValueError(
             "candidates must be 'auto', 'exhaustive', 'random', 'local' or a batch of points, got "
@@ -664,7 +645,7 @@ def _search(candidates: Any, measure: Measure, count: int) -> Search:
     if candidates in ("auto", "exhaustive"):
         listing = _listing(measure, None if candidates == "exhaustive" else EXHAUSTIVE_LIMIT)
         if listing is not None:
-            return _exhaustive(listing)
+            return lambda run: run.posterior.track(listing).best(run.seen)
         if candidates == "exhaustive":
             raise ValueError(
                 f"candidates='exhaustive' needs a support that can be listed, not {measure.support}"
@@ -675,26 +656,12 @@ def _search(candidates: Any, measure: Measure, count: int) -> Search:
 def _listing(measure: Measure, limit: int | None) -> Points | None:
     """All points of (appreciable) mass, or ``None`` when there are too many."""
     if isinstance(measure, IntegerMeasure):
-        low, high = measure.effective_range(-95.0)
-        if limit is not None and high - low >= limit:
-            return None
-        points = measure.integers(-95.0)
-        return points[measure.support.contains(points)]
+        low, high = measure.effective_range()
+        return None if limit is not None and high - low >= limit else measure.integers()
     size = measure.support.size
     if size == math.inf or (limit is not None and size > limit):
         return None
     return measure.support.enumerate()
-
-
-def _exhaustive(points: Points) -> Search:
-    keys = point_keys(points)
-
-    def search(run: _Run) -> tuple[Points, float] | None:
-        score = run.posterior.track(points).score().copy()
-        score[[i for i, key in enumerate(keys) if key in run.seen]] = -1.0
-        return _best(points, score)
-
-    return search
 
 
 def _improved(run: _Run, count: int, climb: bool) -> tuple[Points, float] | None:
@@ -716,18 +683,7 @@ def _best_fresh(run: _Run, points: Points) -> tuple[Points, float] | None:
     if not inside.any():
         return None
     points = take(points, inside)
-    score = run.posterior.score(points)
-    score[[i for i, key in enumerate(point_keys(points)) if key in run.seen]] = -1.0
-    return _best(points, score)
-
-
-def _best(points: Points, score: np.ndarray) -> tuple[Points, float] | None:
-    """Point of highest score, and that score; ``None`` when nothing is left to learn."""
-    top = score.max()
-    if top <= 0.0:
-        return None
-    first = int(np.argmax(score >= top * (1.0 - TIE)))
-    return take(points, np.array([first])), float(score[first])
+    return _Candidates(run.posterior, points, run.posterior.whitened(points)).best(run.seen)
 
 
 def _neighbours(support: Support, point: Points, rng: np.random.Generator) -> Points:

@@ -233,10 +233,7 @@ def _site_strata(
     stratum = _allocate(share, n)
     x = np.zeros((len(stratum), measure.n_sites), dtype=np.int64)
     x[:, first] = states[stratum]
-    for step, site in enumerate(measure.site_order[1:], start=1):
-        cdf = np.exp(measure.log_conditional(x, step)).cumsum(axis=1)
-        u = rng.random(len(x)) * cdf[:, -1]
-        x[:, site] = (u[:, None] >= cdf).sum(axis=1).clip(max=measure.n_states - 1)
+    measure.fill(x, 1, rng)
     return x, stratum, share
 
 

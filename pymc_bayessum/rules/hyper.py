@@ -27,7 +27,7 @@ from pymc_bayessum.measures.supports import Points, batch_size
 from pymc_bayessum.rules.rule import require_distinct
 from pymc_bayessum.solve import MeanSpaceGram, factorize
 
-__all__ = ["Selection", "log_marginal_likelihood", "select_kernel"]
+__all__ = ["Selection", "best_of", "select_kernel"]
 
 #: Points of the grid, in each direction, from which a continuous search starts.
 START_POINTS = {1: 13, 2: 6}
@@ -47,7 +47,8 @@ class Selection:
     amplitude : float
         Its closed-form amplitude y'K^-1 y / N; ``amplitude * kernel`` is the fitted kernel.
     log_marginal : float
-        Its log marginal likelihood.
+        Its log marginal likelihood: where the kernel leaves polynomials free, that of what they do
+        not explain.
     kernels : tuple of Kernel
         All candidates, or all kernels the search looked at.
     log_marginals : ndarray
@@ -68,38 +69,6 @@ class Selection:
     kernels: tuple[Kernel, ...] = field(repr=False)
     log_marginals: np.ndarray = field(repr=False)
     at_edge: bool = False
-
-
-def log_marginal_likelihood(
-    kernel: Kernel, nodes: Points, values: Any, jitter: float | None = None
-) -> tuple[float, float]:
-    """Log marginal likelihood of values with the amplitude profiled out, and that amplitude.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    nodes : batch of N distinct points
-    values : array_like of shape (N,)
-        Not all zero.
-    jitter : float, optional
-        As in `bayes_sum`.
-
-    Returns
-    -------
-    tuple of float
-        The log marginal likelihood and the amplitude y'K^-1 y / N. Where the kernel leaves
-        polynomials free, the likelihood is that of what they do not explain.
-
-    Examples
-    --------
-    >>> import math
-    >>> from pymc_bayessum.kernels import Brownian
-    >>> value, amplitude = log_marginal_likelihood(Brownian(), [0], [3.0])
-    >>> round(value + 0.5 * (1.0 + math.log(2.0 * math.pi * 9.0)), 12), round(amplitude, 12)
-    (0.0, 9.0)
-    """
-    nodes, y = _checked(nodes, values)
-    return _profile(kernel, nodes, y, jitter)[:2]
 
 
 def select_kernel(

@@ -478,15 +478,6 @@ def geometric_rule(
 def distinct_points(support: Support, nodes: Points) -> Points:
     """Return nodes in their usual form; raise unless they are distinct points of a support.
 
-    Parameters
-    ----------
-    support : Support
-    nodes : batch of points
-
-    Returns
-    -------
-    batch of N points
-
     Examples
     --------
     >>> from pymc_bayessum.measures import Naturals

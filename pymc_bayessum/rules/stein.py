@@ -152,15 +152,7 @@ def ksd(
     member, n_states = _member(log_prob, n_states, theta)
     stein, states = _checked_sample(samples, member, kernel, n_states, statistic)
     n = len(states)
-    diagonal, pairs = 0.0, 0.0
-    for rows, columns, block in upper_blocks(stein.on(states), n):
-        if rows == columns:
-            trace = float(np.trace(block))
-            diagonal += trace
-            pairs += float(block.sum()) - trace
-        else:
-            pairs += 2.0 * float(block.sum())
-    return pairs / (n * (n - 1)) if statistic == "u" else (pairs + diagonal) / n**2
+    return float(_weighted_statistics(stein, states, np.full((1, n), 1.0 / n), statistic)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,18 +228,24 @@ def ksd_test(
     weights = (draws - 1.0) / n
     # The sample itself is one more row of weights, so that one pass over the pairs serves all.
     weights = np.vstack([weights, np.full(n, 1.0 / n)])
-    sums = np.zeros(count + 1)
+    values = _weighted_statistics(stein, states, weights, statistic)
+    observed, bootstrap = float(values[-1]), values[:-1]
+    p_value = (1 + int((bootstrap >= observed).sum())) / (count + 1)
+    return GoodnessOfFit(observed, p_value, bootstrap)
+
+
+def _weighted_statistics(
+    stein: Stein, states: np.ndarray, weights: np.ndarray, statistic: str
+) -> np.ndarray:
+    """Sum w_i w_j k_p(x_i, x_j) for each row w; for "u" over i != j, times n / (n - 1)."""
+    n = len(states)
+    sums = np.zeros(len(weights))
     for rows, columns, block in upper_blocks(stein.on(states), n):
         if rows == columns and statistic == "u":
             np.fill_diagonal(block, 0.0)
         part = ((weights[:, rows] @ block) * weights[:, columns]).sum(axis=1)
         sums += part if rows == columns else 2.0 * part
-    observed, bootstrap = float(sums[-1]), sums[:-1]
-    p_value = (1 + int((bootstrap >= observed).sum())) / (count + 1)
-    if statistic == "u":
-        observed *= n / (n - 1)
-        bootstrap = bootstrap * (n / (n - 1))
-    return GoodnessOfFit(observed, p_value, bootstrap)
+    return sums * (n / (n - 1)) if statistic == "u" else sums
 
 
 def _member(log_prob: Any, n_states: int | None, theta: Any) -> tuple[LogProb, int]:

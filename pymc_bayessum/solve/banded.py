@@ -24,11 +24,14 @@ negative. Nothing is ever subtracted that is large against its result.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import override
 
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
+from scipy.sparse import csr_array
 
+from pymc_bayessum.embeddings.long_sums import counting_gauss
 from pymc_bayessum.kernels import IntegratedBrownian, Matern
 from pymc_bayessum.measures import Counting, IntegerMeasure, Measure
 from pymc_bayessum.measures.supports import Points
@@ -38,7 +41,6 @@ from pymc_bayessum.solve.panels import (
     Remainder,
     discrete_gauss,
     extra_points,
-    gauss_from_recurrence,
     panel_count,
 )
 from pymc_bayessum.solve.process import MarkovProcess
@@ -76,7 +78,7 @@ class MarkovGram(Gram):
     >>> import numpy as np
     >>> from pymc_bayessum.kernels import Matern
     >>> kernel, nodes = Matern(2.5, 4.0), np.arange(5)
-    >>> gram = MarkovGram.of_nodes(MarkovProcess.of_matern(kernel), nodes)
+    >>> gram = solve_process(MarkovProcess.of_matern(kernel), None, nodes).gram
     >>> y = np.array([1.0, 0.0, 2.0, 1.0, 3.0])
     >>> exact = y @ np.linalg.solve(kernel(nodes, nodes), y)
     >>> bool(abs(gram.quadratic_form(y) - exact) < 1e-9 * exact)
@@ -90,23 +92,8 @@ class MarkovGram(Gram):
     jitter: float = 0.0
 
     @classmethod
-    def of_nodes(
-        cls, process: MarkovProcess, nodes: np.ndarray, jitter: float = 0.0
-    ) -> "MarkovGram":
-        """Factorise on distinct nodes (at least n of them where polynomials are free)."""
-        order = np.argsort(nodes, kind="stable")
-        t = process.warp(nodes[order])
-        return cls._of_frame(Frame.of_nodes(process, t, t[0], t[-1]), order, jitter)
-
-    @staticmethod
-    def suits(process: MarkovProcess, nodes: np.ndarray) -> bool:
-        """Whether the transform increases along the nodes and few enough panels are needed."""
-        t = process.warp(np.sort(nodes))
-        rises = bool(np.isfinite(t).all() and (np.diff(t) > 0).all())
-        return rises and panel_count(process, t[0], t[-1], len(t)) <= PANEL_LIMIT
-
-    @classmethod
-    def _of_frame(cls, frame: Frame, order: np.ndarray, jitter: float) -> "MarkovGram":
+    def of_frame(cls, frame: Frame, order: np.ndarray, jitter: float) -> "MarkovGram":
+        """Factorise on the nodes of a frame (at least n of them where polynomials are free)."""
         n = frame.process.n
         band = frame.noise_gram()
         first = n if frame.process.is_free else 0
@@ -136,24 +123,14 @@ class MarkovGram(Gram):
         newest = np.abs(self.differences[self.first :, -1])
         return 2.0 * float(np.log(self.factor[0]).sum() - np.log(newest).sum())
 
-    def difference(self, values: np.ndarray) -> np.ndarray:
-        """Return T y for values in rising node order, over the last axis, from row ``first`` on."""
-        width = self.differences.shape[1] - 1
-        padded = np.concatenate([np.zeros((*values.shape[:-1], width)), values], axis=-1)
-        count = values.shape[-1]
-        total = np.zeros_like(values)
-        for j in range(width + 1):
-            total += self.differences[:, j] * padded[..., j : j + count]
-        return total[..., self.first :]
-
-    def spread(self, vector: np.ndarray) -> np.ndarray:
-        """Return T' v in rising node order, for v of shape (N - first,)."""
-        count, width = len(self.order), self.differences.shape[1] - 1
-        total = np.zeros(count + width)
-        full = np.concatenate([np.zeros(self.first), vector])
-        for j in range(width + 1):
-            total[j : j + count] += self.differences[:, j] * full
-        return total[width:]
+    @cached_property
+    def matrix(self) -> csr_array:
+        """T from row ``first`` on, for nodes in rising order, shape (N - first, N)."""
+        count, n = len(self.order), self.differences.shape[1] - 1
+        column = np.arange(count)[:, None] + np.arange(-n, 1)
+        row, place = np.nonzero(column >= 0)
+        entries = self.differences[row, place], (row, column[row, place])
+        return csr_array(entries, shape=(count, count))[self.first :]
 
     def solve_differences(self, vector: np.ndarray) -> np.ndarray:
         """Return M^-1 v for v of shape (N - first, ...)."""
@@ -162,12 +139,11 @@ class MarkovGram(Gram):
     @override
     def whiten(self, values: np.ndarray) -> np.ndarray:
         """Return the differences of ``values`` over the last axis, made independent."""
-        z = self.difference(np.asarray(values, float)[..., self.order])
-        if not z.size:
-            return z
-        flat = z.reshape(-1, self.n_informative).T
-        band = (len(self.factor) - 1, 0)
-        return solve_banded(band, self.factor, flat).T.reshape(z.shape)
+        y = np.asarray(values, float)
+        z = self.matrix @ y.reshape(-1, y.shape[-1]).T[self.order]
+        if z.size:
+            z = solve_banded((len(self.factor) - 1, 0), self.factor, z)
+        return z.T.reshape(*y.shape[:-1], self.n_informative)
 
 
 def solve_process(
@@ -176,22 +152,10 @@ def solve_process(
     nodes: np.ndarray,
     jitter: float | None = None,
 ) -> Solution | None:
-    """Weights, posterior variance and Gram matrix of a process.
+    """Weights, posterior variance and Gram matrix of a process, its values with noise ``jitter``.
 
-    Parameters
-    ----------
-    process : MarkovProcess
-    measure : IntegerMeasure or None
-    nodes : ndarray of shape (N,)
-        Distinct numbers, integers under a measure.
-    jitter : float, optional
-        Noise variance of the values.
-
-    Returns
-    -------
-    Solution or None
-        ``None`` where this way does not pay or does not work: too many panels, or a transform
-        that does not increase.
+    ``None`` where this way does not pay or does not work: too many panels, a measure that cannot be
+    listed, or a transform that does not increase.
 
     Examples
     --------
@@ -204,31 +168,34 @@ def solve_process(
     True
     """
     jitter = jitter or 0.0
-    if not MarkovGram.suits(process, nodes):
-        return None
-    if measure is None:
-        return Solution(MarkovGram.of_nodes(process, nodes, jitter))
     order = np.argsort(nodes, kind="stable")
     x = nodes[order].astype(float)
     t = process.warp(x)
-    atoms = Atoms.of_measure(process, measure, x)
-    if atoms is None:
+    if not (np.isfinite(t).all() and (np.diff(t) > 0).all()):
         return None
-    first, last = process.warp(np.array(atoms.ends))
-    low, high = min(t[0], first), max(t[-1], last)
+    low, high = t[0], t[-1]
+    atoms = None
+    if measure is not None:
+        atoms = Atoms.of_measure(process, measure, x)
+        if atoms is None:
+            return None
+        first, last = process.warp(np.array(atoms.ends))
+        low, high = min(low, first), max(high, last)
     if panel_count(process, low, high, len(t)) > PANEL_LIMIT:
         return None
     frame = Frame.of_nodes(process, t, low, high)
-    gram = MarkovGram._of_frame(frame, order, jitter)
+    gram = MarkovGram.of_frame(frame, order, jitter)
+    if atoms is None:
+        return Solution(gram)
     points, masses = atoms.condensed(frame, _points_per_panel(frame))
     remainder = Remainder.of_points(frame, points, masses)
     local = atoms.at_nodes + remainder.local_weights
     target = remainder.covariances()[gram.first :]
     if jitter:
-        target = target - jitter * gram.difference(local)
+        target = target - jitter * (gram.matrix @ local)
     solved = gram.solve_differences(target)
     weights = np.empty(len(x))
-    weights[order] = local + gram.spread(solved)
+    weights[order] = local + gram.matrix.T @ solved
     coefficients = np.concatenate([np.zeros(gram.first), solved])
     stand_ins = atoms.condensed(frame, VARIANCE_POINTS.get(process.n, 6))
     remainder = remainder.with_points(*stand_ins)
@@ -331,12 +298,7 @@ class Atoms:
 
         It is exact for polynomials of degree 2 count - 1 in t, or in x where t(x) is nearly a
         polynomial itself. Panels with fewer integers keep them; empty places hold the panel's
-        middle with mass zero.
-
-        Returns
-        -------
-        points, masses : ndarray of shape (P, count)
-            Points in t.
+        middle with mass zero. Points (in t) and masses have shape (P, count).
         """
         middle = 0.5 * (frame.left + frame.right)
         points = np.repeat(middle[:, None], count, axis=1)
@@ -372,12 +334,9 @@ class Atoms:
             points[p], masses[p] = discrete_gauss(t, np.ones(len(t)), count)
         many = np.flatnonzero((size > count) & ~steep)
         sizes, group = np.unique(size[many], return_inverse=True)
-        # Recurrence of the Gram polynomials, orthogonal on equally spaced points.
-        square = j[1:].astype(float) ** 2
-        beta = square * (sizes[:, None].astype(float) ** 2 - square) / (4.0 * (4.0 * square - 1.0))
-        offset, share = gauss_from_recurrence(np.zeros((len(sizes), count)), np.sqrt(beta))
+        offset, mass = counting_gauss(sizes, count)
         points[many] = self._warped(0.5 * (low + high)[many, None] + offset[group])
-        masses[many] = size[many, None] * share[group]
+        masses[many] = mass[group]
 
     def _warped(self, x: np.ndarray) -> np.ndarray:
         return self.process.warp(x.ravel()).reshape(x.shape)

@@ -169,8 +169,8 @@ def _variance(
     gap = np.searchsorted(nodes, cells, side="right")  # 0 below the first node, N beyond the last
     mass_beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     gap_end = np.append(nodes, len(mass) - 1)
-    carried = np.bincount(np.searchsorted(nodes, np.arange(len(mass)), side="right"), right)
-    carried = np.append(carried, np.zeros(len(nodes) + 1 - len(carried)))
+    home = np.searchsorted(nodes, np.arange(len(mass)), side="right")
+    carried = np.bincount(home, right, minlength=len(nodes) + 1)
     kernel = mass_beyond[cells + 1] - mass_beyond[gap_end[gap]] - carried[gap]
     start = mass[: int(nodes[0])].sum() - carried[0]
     return float(np.square(kernel).sum() + shift * start**2)

@@ -158,14 +158,12 @@ def solve_polynomial(
     if jitter is not None or nodes.ndim != 1:
         return None
     degree = kernel.degree
-    listed = None
-    if measure is not None:
-        listed = measure.listed(int(nodes.max()), growth=2.0 * degree)
-        if listed is None:
-            return None
     gram = PolynomialGram.of_nodes(nodes, degree)
-    if listed is None:
+    if measure is None:
         return Solution(gram)
+    listed = measure.listed(int(nodes.max()), growth=2.0 * degree)
+    if listed is None:
+        return None
     x, mass = listed[0].astype(float), np.exp(listed[1])
     if len(nodes) > degree:
         weights = gram.basis @ (mass @ gram.recurrence.evaluate(x))

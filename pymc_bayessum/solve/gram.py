@@ -52,11 +52,6 @@ class InvertibleGram(Gram):
 class ScaledGram(Gram):
     """The Gram matrix of ``scale`` times a kernel whose own is known.
 
-    Parameters
-    ----------
-    scale : float
-    base : Gram
-
     Examples
     --------
     >>> import numpy as np

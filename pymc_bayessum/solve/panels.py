@@ -9,10 +9,11 @@ it is cut once more.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
+from pymc_bayessum.embeddings.long_sums import gauss_from_recurrence
 from pymc_bayessum.solve.process import MarkovProcess
 
 __all__ = ["Frame", "Remainder"]
@@ -45,9 +46,6 @@ class Frame:
         The gap t[cell], t[cell + 1] a panel lies in: -1 below the first, N - 1 beyond the last.
     u, du : ndarray of shape (P, G)
         Gauss points and weights of each panel.
-    basis : ndarray of shape (P, n, G)
-        Integrands of the differences cell + 1, ..., cell + n, the only ones alive in a panel.
-    differences : ndarray of shape (N, n + 1)
     """
 
     process: MarkovProcess
@@ -57,34 +55,85 @@ class Frame:
     cell: np.ndarray = field(repr=False)
     u: np.ndarray = field(repr=False)
     du: np.ndarray = field(repr=False)
-    basis: np.ndarray = field(repr=False)
-    differences: np.ndarray = field(repr=False)
 
     @classmethod
     def of_nodes(
         cls, process: MarkovProcess, t: np.ndarray, lowest: float, highest: float
     ) -> "Frame":
         """Lay out panels over the nodes and whatever of ``lowest`` to ``highest`` is outside."""
-        edges = list(t)
-        cells = list(range(len(t) - 1))
-        if lowest < t[0]:
-            edges.insert(0, lowest)
-            cells.insert(0, -1)
-        if highest > t[-1]:
-            edges.append(highest)
-            cells.append(len(t) - 1)
-        a, b = np.array(edges[:-1]), np.array(edges[1:])
-        pieces = np.maximum(np.ceil(process.rate * (b - a) / PANEL_WIDTH), 1.0).astype(int)
-        part = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        a, width = np.repeat(a, pieces), np.repeat((b - a) / pieces, pieces)
-        b = np.where(part == np.repeat(pieces, pieces) - 1, np.repeat(b, pieces), np.nan)
-        left = a + part * width
-        right = np.where(np.isnan(b), a + (part + 1) * width, b)
-        cell = np.repeat(np.array(cells, dtype=int), pieces)
+        below, beyond = lowest < t[0], highest > t[-1]
+        edges = np.concatenate([[lowest] if below else [], t, [highest] if beyond else []])
+        widths = np.diff(edges)
+        pieces = np.maximum(np.ceil(process.rate * widths / PANEL_WIDTH), 1.0).astype(int)
+        gap = np.repeat(np.arange(len(widths)), pieces)
+        part = np.arange(len(gap)) - (np.cumsum(pieces) - pieces)[gap]
+        left = edges[gap] + part * (widths / pieces)[gap]
+        right = np.append(left, edges[-1])[1:]
         extra = extra_points(process.rate * float(np.max(right - left, initial=0.0)))
         u, du = gauss_legendre(left, right, process.n + extra)
-        basis = noise_integrands(process, t, cell, u)
-        return cls(process, t, left, right, cell, u, du, basis, difference_rows(process, t))
+        return cls(process, t, left, right, gap - int(below), u, du)
+
+    @cached_property
+    def differences(self) -> np.ndarray:
+        """Coefficients of the differences on the nodes i - n, ..., i, shape (N, n + 1)."""
+        process, t = self.process, self.t
+        n, count = process.n, len(t)
+        rows = np.zeros((count, n + 1))
+        if count > n:
+            window = np.lib.stride_tricks.sliding_window_view(t, n + 1)
+            span = window[:, -1] - window[:, 0]
+            for k in range(n + 1):
+                others = np.delete(window, k, axis=1)
+                rows[n:, k] = (
+                    math.factorial(n - 1)
+                    * span
+                    * np.exp(process.rate * (window[:, k] - window[:, -1]))
+                    / np.prod(window[:, k, None] - others, axis=1)
+                )
+        if not process.is_free:
+            for i in range(min(n, count)):
+                for k in range(i + 1):
+                    others = np.delete(t[: i + 1], k)
+                    scale = math.exp(process.rate * (t[k] - t[i]))
+                    rows[i, n - i + k] = scale / np.prod(t[k] - others)
+        return rows
+
+    @cached_property
+    def basis(self) -> np.ndarray:
+        """Integrands of the differences cell + 1, ..., cell + n at u, shape (P, n, G).
+
+        No others are alive in a panel.
+        """
+        process, t, cell, u = self.process, self.t, self.cell, self.u
+        n, count = process.n, len(t)
+        row = cell[:, None] + 1 + np.arange(n)
+        inside = (row >= n) & (row < count)
+        # Knots made up beyond the ends never enter a B-spline that is kept.
+        first_gap = t[1] - t[0] if count > 1 else 1.0
+        last_gap = t[-1] - t[-2] if count > 1 else 1.0
+        steps = np.arange(1, n + 2)
+        knots = np.concatenate([t[0] - first_gap * steps[::-1], t, t[-1] + last_gap * steps])
+        place = cell + n + 1
+        values = np.zeros((len(cell), n, u.shape[1]))
+        values[:, 0] = 1.0
+        for j in range(1, n):
+            saved = np.zeros_like(u)
+            for r in range(j):
+                above = knots[place + r + 1][:, None] - u
+                below = u - knots[place + 1 - j + r][:, None]
+                part = values[:, r] / (above + below)
+                values[:, r] = saved + above * part
+                saved = below * part
+            values[:, j] = saved
+        newest = t[np.clip(row, 0, count - 1)]
+        out = np.zeros_like(values)
+        lag = process.rate * (u[:, None, :] - newest[:, :, None])
+        np.copyto(out, values * np.exp(np.minimum(lag, 0.0)), where=inside[:, :, None])
+        if not process.is_free:
+            for p in np.flatnonzero(cell < n - 1):
+                for i in range(max(int(cell[p]) + 1, 0), min(n, count)):
+                    out[p, i - int(cell[p]) - 1] = _first_integrand(process, t[: i + 1], u[p])
+        return out
 
     @property
     def start(self) -> float:
@@ -92,18 +141,10 @@ class Frame:
         return min(float(self.t[0]), float(self.left[0]) if len(self.left) else math.inf)
 
     def series(self, panel: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Legendre series, on some panels, of values at their Gauss points less the decay.
+        """Legendre series (J, ..., n) of values (J, ..., G) at the Gauss points of J panels.
 
-        Every smooth integrand is exp(rate * u) times a polynomial of degree n - 1 there.
-
-        Parameters
-        ----------
-        panel : ndarray of shape (J,)
-        values : ndarray of shape (J, ..., G)
-
-        Returns
-        -------
-        ndarray of shape (J, ..., n)
+        The decay is taken out: every smooth integrand is exp(rate * u) times a polynomial of
+        degree n - 1 there.
         """
         n = self.process.n
         grid, weights = _leggauss(self.u.shape[1])
@@ -185,42 +226,14 @@ def gauss_legendre(
     return left[..., None] + half * (1.0 + s), half * w
 
 
-def gauss_from_recurrence(
-    alpha: np.ndarray, root_beta: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss points and shares of the mass from three-term recurrences (Golub and Welsch, 1969).
-
-    Parameters
-    ----------
-    alpha : ndarray of shape (J, Q)
-    root_beta : ndarray of shape (J, Q - 1)
-
-    Returns
-    -------
-    points, shares : ndarray of shape (J, Q)
-    """
-    count = alpha.shape[1]
-    jacobi = np.zeros((len(alpha), count, count))
-    k = np.arange(count)
-    jacobi[:, k, k] = alpha
-    jacobi[:, k[1:], k[:-1]] = root_beta
-    points, vectors = np.linalg.eigh(jacobi)
-    return points, np.square(vectors[:, 0, :])
-
-
 def lanczos(
     s: np.ndarray, start: np.ndarray, count: int, least: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Recurrence of the polynomials orthonormal at points s, by the Lanczos process.
 
     beta_(k+1) q_(k+1) = (s - alpha_k) q_k - beta_k q_(k-1), begun with the unit vector ``start``
-    and ended where beta falls to ``least``.
-
-    Returns
-    -------
-    alpha, beta : ndarray of shape (count,)
-    basis : ndarray of shape (N, count)
-        The polynomials at the points, times ``start``.
+    and ended where beta falls to ``least``. Returns alpha, beta (count,) and the polynomials at
+    the points, times ``start``, (N, count).
     """
     basis = np.zeros((len(s), count))
     basis[:, 0] = start
@@ -259,77 +272,6 @@ def discrete_gauss(x: np.ndarray, mass: np.ndarray, count: int) -> tuple[np.ndar
     return middle + half * points[0], total * share[0]
 
 
-def difference_rows(process: MarkovProcess, t: np.ndarray) -> np.ndarray:
-    """Coefficients of the differences on the nodes i - n, ..., i, shape (N, n + 1)."""
-    n, count = process.n, len(t)
-    rows = np.zeros((count, n + 1))
-    if count > n:
-        window = np.lib.stride_tricks.sliding_window_view(t, n + 1)
-        span = window[:, -1] - window[:, 0]
-        for k in range(n + 1):
-            others = np.delete(window, k, axis=1)
-            rows[n:, k] = (
-                math.factorial(n - 1)
-                * span
-                * np.exp(process.rate * (window[:, k] - window[:, -1]))
-                / np.prod(window[:, k, None] - others, axis=1)
-            )
-    if not process.is_free:
-        for i in range(min(n, count)):
-            for k in range(i + 1):
-                others = np.delete(t[: i + 1], k)
-                scale = math.exp(process.rate * (t[k] - t[i]))
-                rows[i, n - i + k] = scale / np.prod(t[k] - others)
-    return rows
-
-
-def noise_integrands(
-    process: MarkovProcess, t: np.ndarray, cell: np.ndarray, u: np.ndarray
-) -> np.ndarray:
-    """Integrands of the differences cell + 1, ..., cell + n at points of their cells.
-
-    Parameters
-    ----------
-    process : MarkovProcess
-    t : ndarray of shape (N,)
-    cell : ndarray of shape (P,)
-    u : ndarray of shape (P, G)
-
-    Returns
-    -------
-    ndarray of shape (P, n, G)
-    """
-    n, count = process.n, len(t)
-    row = cell[:, None] + 1 + np.arange(n)
-    inside = (row >= n) & (row < count)
-    # Knots made up beyond the ends never enter a B-spline that is kept.
-    first_gap = t[1] - t[0] if count > 1 else 1.0
-    last_gap = t[-1] - t[-2] if count > 1 else 1.0
-    steps = np.arange(1, n + 2)
-    knots = np.concatenate([t[0] - first_gap * steps[::-1], t, t[-1] + last_gap * steps])
-    place = cell + n + 1
-    values = np.zeros((len(cell), n, u.shape[1]))
-    values[:, 0] = 1.0
-    for j in range(1, n):
-        saved = np.zeros_like(u)
-        for r in range(j):
-            above = knots[place + r + 1][:, None] - u
-            below = u - knots[place + 1 - j + r][:, None]
-            part = values[:, r] / (above + below)
-            values[:, r] = saved + above * part
-            saved = below * part
-        values[:, j] = saved
-    newest = t[np.clip(row, 0, count - 1)]
-    out = np.zeros_like(values)
-    lag = process.rate * (u[:, None, :] - newest[:, :, None])
-    np.copyto(out, values * np.exp(np.minimum(lag, 0.0)), where=inside[:, :, None])
-    if not process.is_free:
-        for p in np.flatnonzero(cell < n - 1):
-            for i in range(max(int(cell[p]) + 1, 0), min(n, count)):
-                out[p, i - int(cell[p]) - 1] = _first_integrand(process, t[: i + 1], u[p])
-    return out
-
-
 def _first_integrand(process: MarkovProcess, t: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Integrand of a divided difference of order i < n, by a recursion of positive terms.
 
@@ -354,15 +296,7 @@ def _first_integrand(process: MarkovProcess, t: np.ndarray, u: np.ndarray) -> np
 def divided_power(knots: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Divided difference of (. - u)_+^k on k + 2 knots: a B-spline over the length of its support.
 
-    Parameters
-    ----------
-    knots : ndarray of shape (..., k + 2)
-        Rising along the last axis.
-    u : ndarray of shape (..., G)
-
-    Returns
-    -------
-    ndarray of shape (..., G)
+    The knots (..., k + 2) rise along the last axis; u and the result have shape (..., G).
     """
     degree = knots.shape[-1] - 2
     tau = [knots[..., j, None] for j in range(degree + 2)]
@@ -406,8 +340,6 @@ class Remainder:
         Noise integrand of the remainder, from points outside of each panel.
     state : ndarray of shape (n,)
         Coefficients of the remainder on the state at the start.
-    sizes : ndarray of shape (J,)
-        How many of the Q places hold points.
     """
 
     frame: Frame
@@ -418,7 +350,6 @@ class Remainder:
     local_weights: np.ndarray = field(repr=False)
     away: np.ndarray = field(repr=False)
     state: np.ndarray = field(repr=False)
-    sizes: np.ndarray = field(repr=False)
 
     @classmethod
     def of_points(cls, frame: Frame, points: np.ndarray, masses: np.ndarray) -> "Remainder":
@@ -433,8 +364,7 @@ class Remainder:
             index = stencil[near, None] + np.arange(n)
             np.add.at(weights, index, (masses[near, :, None] * coefficients[near]).sum(axis=1))
         away = np.zeros_like(frame.u)
-        sizes = _sizes(masses)
-        part = cls(frame, panel, points, masses, stencil, weights, away, np.zeros(n), sizes)
+        part = cls(frame, panel, points, masses, stencil, weights, away, np.zeros(n))
         part._add_away()
         if not near.all():
             s = points[~near] - frame.start
@@ -445,8 +375,12 @@ class Remainder:
 
     def with_points(self, points: np.ndarray, masses: np.ndarray) -> "Remainder":
         """Let other points, shape (P, Q), stand for those in each panel when seen from within."""
-        points, masses = points[self.panel], masses[self.panel]
-        return replace(self, points=points, masses=masses, sizes=_sizes(masses))
+        return replace(self, points=points[self.panel], masses=masses[self.panel])
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Places of each panel up to the last with mass, shape (J,)."""
+        return self.masses.shape[1] - np.argmax(self.masses[:, ::-1] > 0.0, axis=1)
 
     def covariances(self) -> np.ndarray:
         """Covariances of the remainder with the differences, shape (N,)."""
@@ -573,11 +507,6 @@ class Remainder:
             bare = ahead_of_u ** (n - 1) * np.exp(-rate * ahead_of_u) / math.factorial(n - 1)
             out[~near] = np.where(ahead > 0.0, bare, 0.0)
         return out
-
-
-def _sizes(masses: np.ndarray) -> np.ndarray:
-    """Count the places up to the last with mass."""
-    return masses.shape[1] - np.argmax(masses[:, ::-1] > 0.0, axis=1)
 
 
 def _interpolation(

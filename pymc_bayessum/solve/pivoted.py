@@ -72,19 +72,8 @@ def pivoted_cholesky(kernel: Kernel, points: Points, rank: int, rng: Any = None)
     Each pivot is drawn in proportion to the diagonal of what is left. They are found in blocks:
     candidates are drawn from the diagonal as it was and kept with the probability that corrects
     for what the earlier ones of the block took away, which leaves their distribution the same
-    (Epperly, Tropp and Webber, "Embrace rejection", 2024).
-
-    Parameters
-    ----------
-    kernel : Kernel
-    points : batch of N points
-    rank : int
-        Number of pivots, at most N. Fewer are returned when the matrix has a lower rank.
-    rng : None, int or numpy.random.Generator
-
-    Returns
-    -------
-    PivotedCholesky
+    (Epperly, Tropp and Webber, "Embrace rejection", 2024). There are fewer pivots than ``rank``
+    when the matrix has a lower rank.
 
     Examples
     --------
@@ -146,13 +135,7 @@ def _accepted(left: np.ndarray, bound: np.ndarray, rng: np.random.Generator) -> 
 
 @dataclass(frozen=True, eq=False)
 class LowRankGram(InvertibleGram):
-    """The matrix F F' + jitter * I in place of a Gram matrix.
-
-    Parameters
-    ----------
-    factor : ndarray of shape (N, r)
-    jitter : float
-        Positive.
+    """The matrix F F' + jitter * I in place of a Gram matrix, F of shape (N, r), jitter positive.
 
     Examples
     --------

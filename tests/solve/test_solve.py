@@ -11,7 +11,7 @@ from pymc_bayessum import kernels as ks
 from pymc_bayessum import measures as ms
 from pymc_bayessum import solve
 from pymc_bayessum.embeddings import embed
-from pymc_bayessum.rules.hyper import best_of, log_marginal_likelihood
+from pymc_bayessum.rules.hyper import best_of
 from pymc_bayessum.rules.rule import bayes_sum
 from pymc_bayessum.solve.banded import MarkovGram
 from pymc_bayessum.solve.closed import BrownianGram
@@ -115,9 +115,9 @@ def test_a_new_solver_is_one_registration():
         np.testing.assert_allclose(rule.weights, by_default.weights, rtol=1e-12)
         assert rule.variance == pytest.approx(by_default.variance, rel=1e-12)
         # The marginal likelihood asks the same registry, and so does a multiple of the kernel.
-        value, amplitude = log_marginal_likelihood(Diagonal(), NODES, np.arange(1.0, 6.0))
-        assert amplitude == pytest.approx(55.0 / 2.0 / 5.0)
-        assert value == pytest.approx(-2.5 * (1.0 + math.log(2.0 * math.pi * 11.0)))
+        alone = best_of([Diagonal()], NODES, np.arange(1.0, 6.0))
+        assert alone.amplitude == pytest.approx(55.0 / 2.0 / 5.0)
+        assert alone.log_marginal == pytest.approx(-2.5 * (1.0 + math.log(2.0 * math.pi * 11.0)))
         bayes_sum(3.0 * Diagonal(), measure, NODES, jitter=0.6)
         assert asked == [None, None, pytest.approx(0.2)]
     bayes_sum(Diagonal(), measure, NODES)
