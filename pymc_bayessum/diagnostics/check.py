@@ -230,9 +230,8 @@ def _moved(
     error = check["log_likelihood_error"].values
     if not np.isfinite(error).all():
         return None
-    points = [
-        dict(zip(evaluator.names, draw, strict=True)) for draw in evaluator.as_draws(posterior)
-    ]
+    names = [rv.name for rv in evaluator.free]
+    points = [dict(zip(names, draw, strict=True)) for draw in evaluator.as_draws(posterior)]
     space = Space(model, points[0])
     size = len(space.start)
     # A grid costs no more than the draws that were looked at.
