@@ -53,21 +53,7 @@ class _Expected(NamedTuple):
 
 
 def misfit(model: pm.Model, posterior: xr.Dataset, compile_kwargs: dict[str, Any]) -> str:
-    """Return one line for each observed variable that is more spread than it can be predicted.
-
-    Parameters
-    ----------
-    model : pm.Model
-    posterior : Dataset
-        Draws of the free variables.
-    compile_kwargs : dict
-        Passed to ``pytensor.function``.
-
-    Returns
-    -------
-    str
-        Empty where there is nothing to say.
-    """
+    """Return one line for each observed variable that is more spread than it can be predicted."""
     lines = []
     draws = values_of(thin(posterior, DRAWS), model.free_RVs)
     for rv in model.observed_RVs:
