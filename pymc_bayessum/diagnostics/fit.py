@@ -60,6 +60,7 @@ def misfit(model: pm.Model, posterior: xr.Dataset, compile_kwargs: dict[str, Any
         moments, counts = predicted(rv.owner.op, *rv.owner.inputs), _observed(model, rv)
         if counts is None or counts.size == 0:
             continue
+        expected: _Expected | None
         if moments is not None:
             expected = _averaged(moments, model.free_RVs, draws, compile_kwargs)
         else:
