@@ -18,13 +18,7 @@ def _is_bambi(model: Any) -> bool:
 
 
 def as_pymc_model(model: Any) -> pm.Model:
-    """Return the model that PyMC samples.
-
-    Parameters
-    ----------
-    model : pm.Model, bmb.Model or None
-        None stands for the one on the context stack.
-    """
+    """Return the model that PyMC samples; None stands for the one on the context stack."""
     if not _is_bambi(model):
         return pm.modelcontext(model)
     if not model.built:
@@ -33,14 +27,7 @@ def as_pymc_model(model: Any) -> pm.Model:
 
 
 def as_pymc_draws(posterior: xr.Dataset, model: Any) -> xr.Dataset:
-    """Return draws with all free variables of the model; unchanged for a model of PyMC.
-
-    Parameters
-    ----------
-    posterior : Dataset
-        As Bambi's ``fit`` returns it.
-    model : pm.Model or bmb.Model
-    """
+    """Return draws with all free variables of the model; unchanged for a model of PyMC."""
     if not _is_bambi(model):
         return posterior
     rebuilt = {}

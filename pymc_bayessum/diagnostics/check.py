@@ -29,7 +29,6 @@ from pymc_bayessum.diagnostics.checked_tree import CheckedTree
 from pymc_bayessum.diagnostics.data import require_same_data
 from pymc_bayessum.diagnostics.draws import (
     as_tree,
-    count_draws,
     first,
     free_variables,
     thin,
@@ -133,7 +132,13 @@ def check_normalizer(
     Notes
     -----
     The verdict speaks of log Z. A model with an exact log Z may still be the wrong one for its
-    data; the line about the fit says where that is plain to see.
+    data; the line about the fit says where that is plain to see. It is said of CMP counts, also
+    zero-inflated or behind a hurdle, and of those in ``pm.Mixture``, ``pm.Truncated`` and
+    ``pm.Censored``. In these three moments are sums over all counts there are: nothing is said
+    where that would take more than two million masses a draw (rows times counts), or where the
+    masses do not add up to one, as with a rough ``normalizer``. Nor is anything said of
+    ``pymc.dims.Censored``, of a mixed, truncated or censored variable with missing observations,
+    and of other distributions.
 
     An interrupt from the keyboard (`Interrupted`) carries the check of the draws it had come to as
     ``partial``.
@@ -200,7 +205,7 @@ def check_normalizer(
     # Away from the mode nothing fits.
     check.attrs["fit"] = "" if short else misfit(model, posterior, compile_kwargs)
     check.attrs["note"] = "; ".join(filter(None, [notes_on(check, evaluator.parts), note, short]))
-    check.attrs["draws_available"] = count_draws(posterior)
+    check.attrs["draws_available"] = posterior.sizes["chain"] * posterior.sizes["draw"]
     check.attrs["report"] = report_on(check)
     tree["normalizer"] = check
     nodes = {node.path: node.dataset for node in tree.subtree}
@@ -225,9 +230,8 @@ def _moved(
     error = check["log_likelihood_error"].values
     if not np.isfinite(error).all():
         return None
-    points = [
-        dict(zip(evaluator.names, draw, strict=True)) for draw in evaluator.as_draws(posterior)
-    ]
+    names = [rv.name for rv in evaluator.free]
+    points = [dict(zip(names, draw, strict=True)) for draw in evaluator.as_draws(posterior)]
     space = Space(model, points[0])
     size = len(space.start)
     # A grid costs no more than the draws that were looked at.

@@ -16,17 +16,6 @@ def require_same_data(tree: xr.DataTree, model: pm.Model) -> None:
     A check of other rows than the sampler saw would judge another posterior. Groups and variables
     that the tree does not have are not compared.
 
-    Parameters
-    ----------
-    tree : DataTree
-        With ``observed_data`` and ``constant_data`` as PyMC writes them, or without.
-    model : pm.Model
-
-    Raises
-    ------
-    ValueError
-        With the name, both shapes, and what to do.
-
     Examples
     --------
     >>> import xarray as xr

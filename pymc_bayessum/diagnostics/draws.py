@@ -1,13 +1,20 @@
 """The draws that a check looks at: from any sampler, from a file, or a single point."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
-__all__ = ["as_tree", "count_draws", "first", "free_variables", "thin", "time_budget_of"]
+__all__ = [
+    "as_tree",
+    "first",
+    "free_variables",
+    "thin",
+    "time_budget_of",
+    "values_of",
+]
 
 
 def as_tree(idata: Any, model: pm.Model, group: str) -> tuple[xr.DataTree, dict[str, Any] | None]:
@@ -62,11 +69,6 @@ def time_budget_of(attrs: Mapping[Any, Any]) -> float:
     return float(np.clip(attrs.get("sampling_time", np.inf) / 2.0, 3.0, 60.0))
 
 
-def count_draws(posterior: xr.Dataset) -> int:
-    """Return the number of draws of all chains."""
-    return posterior.sizes["chain"] * posterior.sizes["draw"]
-
-
 def thin(posterior: xr.Dataset, draws: int) -> xr.Dataset:
     """Leave out draws, evenly, until about so many are left, of each chain as many."""
     if draws < 1:
@@ -81,3 +83,13 @@ def first(posterior: xr.Dataset, n: int) -> xr.Dataset:
     flat = posterior.stack(place=("chain", "draw")).isel(place=slice(n))
     flat = flat.reset_index("place", drop=True).rename(place="draw").expand_dims(chain=[0])
     return flat.assign_coords(draw=np.arange(n)).transpose("chain", "draw", ...)
+
+
+def values_of(posterior: xr.Dataset, variables: Sequence[Any]) -> list[list[np.ndarray]]:
+    """Return for each draw the values of variables of these names, in their types."""
+    arrays = []
+    for variable in variables:
+        values = posterior[variable.name].to_numpy().astype(variable.dtype)
+        arrays.append(values.reshape(-1, *values.shape[2:]))
+    # A draw of a scalar must still be an array.
+    return [[np.asarray(array[s]) for array in arrays] for s in range(len(arrays[0]))]

@@ -26,6 +26,7 @@ from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
 from pymc_bayessum.arguments import as_generator
+from pymc_bayessum.diagnostics.draws import values_of
 from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.node import Found, LogZ, find
 from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
@@ -105,20 +106,8 @@ def _without_initial_values(model: pm.Model) -> Iterator[None]:
 class Evaluator:
     """The normalisers of a model and what they do to its logp, compiled once for all draws.
 
-    Parameters
-    ----------
-    model : pm.Model
-    compile_kwargs : dict
-        Passed to ``pytensor.function``, for example ``{"mode": PLAIN}``.
-    random_seed : seed or Generator
-        For references that sample.
-
-    Attributes
-    ----------
-    parts : list of Part
-        The normalisers.
-    names : list of str
-        The free variables, in the order a draw holds their values.
+    Its ``parts`` are the normalisers, and ``free`` the variables in the order a draw holds their
+    values. Some of the posterior's draws are shown to the references, which may need to sample.
     """
 
     def __init__(
@@ -130,8 +119,8 @@ class Evaluator:
     ):
         with _without_initial_values(model):
             flat = remove_value_transforms(model)
-        self.names = [rv.name for rv in flat.free_RVs]
-        self.variables = [flat.rvs_to_values[rv] for rv in flat.free_RVs]
+        self.free = flat.free_RVs
+        self.variables = [flat.rvs_to_values[rv] for rv in self.free]
         terms = [*flat.free_RVs, *flat.observed_RVs, *flat.potentials]
         names = [str(term.name) for term in terms]
         # Those of `pymc.dims` are tensors with names.
@@ -160,13 +149,8 @@ class Evaluator:
             self.parts.append(Part(name, each, each.normalizer.reference(asked)))
 
     def as_draws(self, posterior: xr.Dataset) -> list[list[np.ndarray]]:
-        """Return for each draw the values of the free variables, in the types of the model."""
-        arrays = []
-        for name, variable in zip(self.names, self.variables, strict=True):
-            values = posterior[name].to_numpy().astype(variable.type.dtype)
-            arrays.append(values.reshape(-1, *values.shape[2:]))
-        # A draw of a scalar must still be an array.
-        return [[np.asarray(array[s]) for array in arrays] for s in range(len(arrays[0]))]
+        """Return for each draw the values of the free variables, in the order of the names."""
+        return values_of(posterior, self.free)
 
     def at(self, draw: Sequence[np.ndarray]) -> tuple[float, list[Seen]]:
         """Return the change of the logp to its reference at one draw, and all normalisers."""
@@ -178,10 +162,7 @@ class Evaluator:
         log_ratio = self._change(draw, now, better)
         alone = [log_ratio]
         if len(self.parts) > 1:
-            alone = [
-                self._change(draw, now, [*now.log_z[:j], better[j], *now.log_z[j + 1 :]])
-                for j in range(len(self.parts))
-            ]
+            alone = [self._change(draw, now, now.with_one(j, z)) for j, z in enumerate(better)]
         return log_ratio, list(map(_in_numbers, now.log_z, now.sd, now.reference, alone))
 
     def _arrays(self, draw: Sequence[np.ndarray]) -> "_Arrays":
@@ -202,10 +183,7 @@ class Evaluator:
 
     def at_point(self, point: Mapping[str, Any]) -> tuple[float, list[Seen]]:
         """Return the same at a point, given by names."""
-        dtypes = [variable.type.dtype for variable in self.variables]
-        return self.at(
-            [np.asarray(point[n], dtype=t) for n, t in zip(self.names, dtypes, strict=True)]
-        )
+        return self.at([np.asarray(point[rv.name], dtype=rv.dtype) for rv in self.free])
 
     def at_all(
         self, draws: list[list[np.ndarray]], progressbar: bool = False
@@ -240,11 +218,8 @@ class Evaluator:
         """Return how often each normaliser is subtracted in the logp, summed over its rows."""
         step = 1e-4
         now = self._arrays(draw)
-        counts = []
-        for j, z in enumerate(now.log_z):
-            moved = [*now.log_z[:j], (z + step).astype(z.dtype), *now.log_z[j + 1 :]]
-            counts.append(-self._change(draw, now, moved) / step)
-        return counts
+        moved = [now.with_one(j, (z + step).astype(z.dtype)) for j, z in enumerate(now.log_z)]
+        return [-self._change(draw, now, log_zs) / step for log_zs in moved]
 
 
 class _Arrays(NamedTuple):
@@ -254,6 +229,10 @@ class _Arrays(NamedTuple):
     sd: list[np.ndarray]
     theta: list[np.ndarray]
     reference: list[ReferenceValue]
+
+    def with_one(self, j: int, log_z: np.ndarray) -> list[np.ndarray]:
+        """Return the log Zs with another value for one of them."""
+        return [*self.log_z[:j], log_z, *self.log_z[j + 1 :]]
 
 
 def _in_numbers(

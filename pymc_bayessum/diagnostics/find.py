@@ -5,6 +5,7 @@ from typing import Any
 
 import pymc as pm
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import graph_replace
 
 from pymc_bayessum.normalizers.node import Found, find
 
@@ -52,10 +53,15 @@ def _terms(model: pm.Model) -> list[Variable]:
     terms = []
     for rv in model.basic_RVs:
         value = model.rvs_to_values[rv] if rv in model.observed_RVs else rv.type()
+        # Of a censored variable PyMC derives the log-probability from a copy, with new parents.
+        held = {parent: parent.type() for parent in model.free_RVs if parent is not rv}
+        [copy] = graph_replace([rv], held, strict=False)
         try:
-            term = pm.logp(rv, value, warn_rvs=False)
+            log_p = pm.logp(copy, value, warn_rvs=False)
         except NotImplementedError:  # a simulator has no log-probability to search
             continue
+        parents = {copied: parent for parent, copied in held.items()}
+        [term] = graph_replace([log_p], parents, strict=False)
         term.name = rv.name
         terms.append(term)
     return [*terms, *model.potentials]

@@ -65,12 +65,7 @@ def khat_threshold(n_draws: int) -> float:
 
 
 def smooth_weights(log_ratio: np.ndarray) -> Weights:
-    """Return the Pareto-smoothed weights of log ratios, one for each draw.
-
-    Parameters
-    ----------
-    log_ratio : ndarray
-        Log density of the target minus that of the proposal, up to a constant.
+    """Return the Pareto-smoothed weights of log ratios of target to proposal, one for each draw.
 
     Examples
     --------
@@ -119,15 +114,6 @@ def resample(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return positions drawn systematically in proportion to weights, in random order.
 
     A weight w among n, of a total of one, is drawn floor(n w) or ceil(n w) times.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (n,)
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of int of shape (n,)
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """Posterior probabilities of hidden labels, as an image where they are one."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -60,15 +59,8 @@ def label_probabilities(
     pixels = str(found.dims[-2])
     if len(shape) != 2 or np.prod(shape) != found.sizes[pixels]:
         raise ValueError(f"shape must hold {found.sizes[pixels]} pixels, got {shape}")
-    before = found.dims[:-2]
-    sizes = [found.sizes[dim] for dim in before]
-    kept: dict[Any, Any] = {dim: found[dim] for dim in (*before, "label") if dim in found.coords}
-    return xr.DataArray(
-        found.values.reshape(*sizes, *shape, len(values)),
-        dims=(*before, "row", "column", "label"),
-        coords=kept,
-        name="probability",
-    )
+    bare = found.reset_coords(drop=True).drop_vars(pixels, errors="ignore")
+    return bare.coarsen({pixels: shape[1]}).construct({pixels: ("row", "column")})
 
 
 def _named(dt: xr.DataTree, var_name: str | None, group: str) -> str:

@@ -56,14 +56,7 @@ class Laplace:
 
     @classmethod
     def at(cls, point: Mapping[str, Any], model: pm.Model) -> "Laplace | None":
-        """Return the approximation, or None where the curvature is not that of a mode.
-
-        Parameters
-        ----------
-        point : mapping of str to value
-            Values of the free variables.
-        model : pm.Model
-        """
+        """Return the approximation, or None where the curvature is not that of a mode."""
         space = Space(model, point)
         compiled = model.compile_dlogp(jacobian=False, mode=PLAIN)
 
@@ -88,13 +81,7 @@ class Laplace:
         return float(np.linalg.norm(self.axes @ self.gradient))
 
     def shift(self, log_ratio: Callable[[Mapping[str, np.ndarray]], float]) -> float:
-        """Return by how many posterior sds the mode moves.
-
-        Parameters
-        ----------
-        log_ratio : callable
-            What is added to the log-probability, a function of the values of the free variables.
-        """
+        """Return by how many sds the mode moves when a log ratio is added to the logp."""
         axes, start = self.axes, self.space.start
         if len(axes) > MOST_DIRECTIONS:
             axes = np.random.default_rng(0).permutation(axes)[:MOST_DIRECTIONS]

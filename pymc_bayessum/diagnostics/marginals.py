@@ -61,13 +61,7 @@ class Moved(NamedTuple):
 
 
 def weighted_marginals(draws: np.ndarray, weights: np.ndarray) -> Moved:
-    """Return the largest changes of the marginals when draws get weights.
-
-    Parameters
-    ----------
-    draws : ndarray, shape (S, P)
-    weights : ndarray, shape (S,)
-        They sum to one.
+    """Return the largest changes of the marginals when draws (S, P) get weights that sum to one.
 
     Examples
     --------
@@ -94,20 +88,9 @@ def summed_marginals(
 ) -> Moved | None:
     """Return the largest changes of the marginals of a posterior of one or two parameters.
 
-    Parameters
-    ----------
-    draws : ndarray, shape (S, P)
-        Of the approximate posterior, in an unconstrained space: they say where it is.
-    log_density : callable
-        Of the approximate posterior there.
-    values : callable
-        What a point is in the model's own terms.
-    change : Change
-
-    Returns
-    -------
-    Moved or None
-        None where the grid is too narrow or too coarse for either, or draws say otherwise.
+    Draws (S, P) in an unconstrained space say where the approximate posterior is, ``log_density``
+    what it is there, and ``values`` what a point is in the model's own terms. None is returned
+    where the grid is too narrow or too coarse for either posterior, or draws say otherwise.
 
     Examples
     --------
@@ -154,13 +137,7 @@ def _moments(mass: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def moved_marginals(draws: np.ndarray, change: Change) -> Moved:
-    """Return the largest changes of the marginals of a posterior.
-
-    Parameters
-    ----------
-    draws : ndarray, shape (S, P)
-        Of the approximate posterior, in an unconstrained space.
-    change : Change
+    """Return the largest changes of the marginals, given draws (S, P) in an unconstrained space.
 
     Examples
     --------
@@ -174,18 +151,13 @@ def moved_marginals(draws: np.ndarray, change: Change) -> Moved:
     """
     centre = draws.mean(axis=0)
     covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-    sds = np.sqrt(np.diag(covariance))
+    varied = np.diag(covariance) > 0.0
+    steps = covariance[varied] / np.sqrt(np.diag(covariance)[varied, None])
     here, _ = change(centre)
-    shifts, stretches, noises = [], [], []
-    for column, sd in zip(covariance.T, sds, strict=True):
-        if sd == 0.0:
-            continue
-        (above, noise_above), (below, noise_below) = (
-            change(centre + sign * column / sd) for sign in (1.0, -1.0)
-        )
-        shifts.append((above - below) / 2.0)
-        # To first order in the variance, from below: a change of -1 would leave nothing.
-        variance = max(1.0 + above + below - 2.0 * here, 0.0)
-        stretches.append(np.sqrt(variance) - 1.0)
-        noises.append((noise_above - noise_below) / 2.0)
-    return Moved(*(float(np.max(np.abs(part))) for part in (shifts, stretches, noises)))
+    pairs = [[change(centre + sign * step) for sign in (1.0, -1.0)] for step in steps]
+    above, below = np.swapaxes(pairs, 0, 1)
+    shifts, noises = (above - below).T / 2.0
+    # To first order in the variance, from below: a change of -1 would leave nothing.
+    variances = np.maximum(1.0 + (above + below)[:, 0] - 2.0 * here, 0.0)
+    stretches = np.sqrt(variances) - 1.0
+    return Moved(*(float(np.abs(part).max()) for part in (shifts, stretches, noises)))

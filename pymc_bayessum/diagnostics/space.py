@@ -16,18 +16,8 @@ __all__ = ["Space"]
 class Space:
     """Maps values of a model's free variables to vectors and back.
 
-    Discrete variables have no place in the vector; they keep the values of ``point``.
-
-    Parameters
-    ----------
-    model : pm.Model
-    point : mapping of str to value
-        Values of the free variables: shapes are read from it.
-
-    Attributes
-    ----------
-    start : ndarray
-        The point as a vector.
+    Shapes are read from a ``point``, which is ``start`` as a vector. Discrete variables have no
+    place in it; they keep the values of the point, in ``fixed``.
 
     Examples
     --------
@@ -41,7 +31,6 @@ class Space:
 
     def __init__(self, model: pm.Model, point: Mapping[str, Any]):
         self.model = model
-        self.names = [rv.name for rv in model.free_RVs]
         moved = [model.rvs_to_transforms[rv] for rv in model.free_RVs]
         forward = [
             rv if transform is None else transform.forward(rv, *rv.owner.inputs)
@@ -52,25 +41,21 @@ class Space:
         self._backward = pytensor.function(
             model.value_vars, model.replace_rvs_by_values(model.free_RVs), **options
         )
-        self._moving = {v.name for v in model.continuous_value_vars}
-        values = self._values(point)
-        self.fixed = {name: value for name, value in values.items() if name not in self._moving}
-        raveled = DictToArrayBijection.map({n: v for n, v in values.items() if n in self._moving})
+        self.fixed, raveled = self._split(point)
         self.start, self._info = raveled.data, raveled.point_map_info
 
-    def _values(self, point: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _split(self, point: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], RaveledVars]:
+        """Return the values of discrete variables, and those of the others as a vector."""
         rvs = self.model.free_RVs
         given = [np.asarray(point[rv.name], dtype=rv.type.dtype) for rv in rvs]
-        values = self._forward(*given)
-        return {
-            self.model.rvs_to_values[rv].name: np.asarray(value)
-            for rv, value in zip(rvs, values, strict=True)
-        }
+        pairs = zip(self.model.value_vars, self._forward(*given), strict=True)
+        values = {variable.name: np.asarray(value) for variable, value in pairs}
+        moving = {v.name: values.pop(v.name) for v in self.model.continuous_value_vars}
+        return values, DictToArrayBijection.map(moving)
 
     def vector(self, point: Mapping[str, Any]) -> np.ndarray:
         """Return the vector of a point."""
-        values = self._values(point)
-        return DictToArrayBijection.map({n: v for n, v in values.items() if n in self._moving}).data
+        return self._split(point)[1].data
 
     def value_vars(self, vector: np.ndarray) -> dict[str, np.ndarray]:
         """Return the values of the model's value variables at a vector."""
@@ -80,4 +65,5 @@ class Space:
         """Return the values of the free variables at a vector."""
         values = self.value_vars(vector)
         outputs = self._backward(*[values[v.name] for v in self.model.value_vars])
-        return dict(zip(self.names, outputs, strict=True))
+        pairs = zip(self.model.free_RVs, outputs, strict=True)
+        return {rv.name: value for rv, value in pairs}

@@ -37,12 +37,7 @@ def judge_draws(
 ) -> tuple[str, str]:
     """Return the verdict on the draws and the reason for it.
 
-    Parameters
-    ----------
-    check : Dataset
-        What was seen on the draws.
-    marginals : callable
-        Asked where the weights do not suffice: how far the marginals have moved.
+    Where the weights do not suffice, ``marginals`` is asked how far the marginals have moved.
     """
     khat, ess, n_draws = check.attrs["khat"], check.attrs["ess"], check.attrs["draws"]
     threshold, shift = check.attrs["khat_threshold"], check.attrs["shift"]

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import arviz_plots.visuals as azv
-import networkx as nx
 import numpy as np
 import xarray as xr
 from arviz_base.validate import validate_dict_argument
 from arviz_plots import PlotCollection
+from scipy.sparse.csgraph import shortest_path
 
 from pymc_bayessum.plots.pen import LABELS, Pen, Visuals, points
 from pymc_bayessum.plots.predicted import tails, wrap
@@ -134,14 +134,10 @@ def _partners(network: np.ndarray) -> np.ndarray:
 
 def _distances(network: np.ndarray) -> np.ndarray:
     n = len(network)
-    graph = nx.from_numpy_array(network, create_using=nx.DiGraph)
-    lengths = [d for _, ends in nx.all_pairs_shortest_path_length(graph) for d in ends.values()]
-    counts = np.zeros(n + 1)
-    reached = np.bincount(lengths, minlength=n)[:n]
-    counts[1:n] = reached[1:]
+    lengths = shortest_path(network, unweighted=True)[~np.eye(n, dtype=bool)]
     # Pairs that are not connected stand at distance n, which no path has.
-    counts[n] = n * (n - 1) - counts.sum()
-    return counts / (n * (n - 1))
+    lengths[np.isinf(lengths)] = n
+    return np.bincount(lengths.astype(int), minlength=n + 1) / (n * (n - 1))
 
 
 _PARTS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {

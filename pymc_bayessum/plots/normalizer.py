@@ -10,7 +10,7 @@ from arviz_base.validate import validate_dict_argument
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from pymc_bayessum.plots.pen import LABELS, Pen, Visuals, annotate, figure_kwargs, stack
+from pymc_bayessum.plots.pen import LABELS, Pen, Visuals, figure_kwargs, spelled, stack
 
 __all__ = ["plot_normalizer"]
 
@@ -200,7 +200,7 @@ def _draw_khat(pen: Pen, group: xr.Dataset) -> None:
         text = xr.DataArray(
             [f"  {value:.2f}" for value in k.values], coords={"normalizer": group["normalizer"]}
         )
-        pen("khat_text", annotate, at, text=text, horizontal_align="left")
+        pen("khat_text", spelled(azv.annotate_xy), at, text=text, horizontal_align="left")
     pen.axes(_khat_axes, _each(group), names=list(khat), limits=(low, high), threshold=threshold)
     pen.labels(_each(group), "", "Pareto k", _titles(group, "Pareto k of the weights"))
 

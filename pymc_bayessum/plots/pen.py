@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 
-__all__ = ["Pen", "Visuals", "annotate", "figure_kwargs", "points", "stack"]
+__all__ = ["Pen", "Visuals", "figure_kwargs", "points", "spelled", "stack"]
 
 type Visuals = Mapping[str, Mapping[str, Any] | bool]
 
@@ -55,25 +55,21 @@ class Pen:
     def labels(self, each: xr.DataArray, x: str, y: Any, title: Any) -> None:
         """Write axis labels and title; the latter two may be arrays, one entry a plot."""
         self("xlabel", azv.labelled_x, each, text=x)
-        self("ylabel", _ylabel, each, text=y)
-        self("title", _title, each, text=title)
+        self("ylabel", spelled(azv.labelled_y), each, text=y)
+        self("title", spelled(azv.labelled_title), each, text=title)
 
     def size(self, points: float) -> float:
         """Return a marker size: bokeh takes the diameter, the other backends its square."""
         return points if self.collection.backend == "bokeh" else points**2
 
 
-def _title(da: xr.DataArray, target: Any, text: Any, **kwargs: Any) -> Any:
-    return azv.labelled_title(da, target, text=str(np.asarray(text)), **kwargs)
+def spelled(visual: Any) -> Any:
+    """Return a visual whose text may be an array, one entry a plot."""
 
+    def write(da: xr.DataArray, target: Any, text: Any, **kwargs: Any) -> Any:
+        return visual(da, target, text=str(np.asarray(text)), **kwargs)
 
-def _ylabel(da: xr.DataArray, target: Any, text: Any, **kwargs: Any) -> Any:
-    return azv.labelled_y(da, target, text=str(np.asarray(text)), **kwargs)
-
-
-def annotate(da: xr.DataArray, target: Any, text: Any, **kwargs: Any) -> Any:
-    """Write at a point; the text may be an array, one entry a plot."""
-    return azv.annotate_xy(da, target, text=str(np.asarray(text)), **kwargs)
+    return write
 
 
 def figure_kwargs(

@@ -16,6 +16,7 @@ from pymc_bayessum.diagnostics import CheckedTree
 from pymc_bayessum.diagnostics.draws import time_budget_of
 from pymc_bayessum.diagnostics.importance import khat_threshold, smooth_weights
 from pymc_bayessum.diagnostics.verdict import judge_draws
+from pymc_bayessum.normalizers.interpreted import PLAIN
 
 PRIOR_RATE = 1.0
 COUNTS = np.random.default_rng(0).geometric(1 - np.exp(-0.3), size=40) - 1
@@ -603,3 +604,14 @@ def test_correct_says_that_nothing_was_checked():
     idata = xr.DataTree.from_dict({"posterior": xr.Dataset({"a": (("chain", "draw"), [[1.0]])})})
     with pytest.raises(ValueError, match="no group 'normalizer': run check_normalizer first"):
         pbs.correct(idata)
+
+
+def test_normalisers_of_a_censored_variable_depend_on_the_model_itself():
+    """Of a censored variable PyMC derives the log-probability from a copy."""
+    with pm.Model() as model:
+        mu, nu = pm.Gamma("mu", 2, 1), pm.LogNormal("nu")
+        pm.Censored("y", pbs.CMP.dist(mu=mu, nu=nu), upper=6, observed=[1, 3, 6])
+    found = pbs.find_normalizers(model)
+    assert {each.parameters for each in found} == {(mu, nu)}
+    log_z = found[0].log_z.eval({mu: 4.0, nu: 1.0}, mode=PLAIN)
+    np.testing.assert_allclose(log_z, 4.0, rtol=1e-12)

@@ -3,12 +3,14 @@
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from pymc.exceptions import ImputationWarning
 from scipy.special import gammaln
 
 import pymc_bayessum as pbs
+from pymc_bayessum.diagnostics import listed
 from pymc_bayessum.diagnostics.fit import misfit
 from pymc_bayessum.dims import CMP
 from pymc_bayessum.normalizers import interpreted
@@ -90,6 +92,13 @@ def test_too_many_zeros():
     assert f"zeros {zeros:.0%} observed, 0% predicted" in said
 
 
+def test_a_rare_zero_is_no_surprise():
+    """One in thirty data sets like this has a zero, which is more than three sds from none."""
+    counts = pm.draw(pbs.CMP.dist(mu=9.0, nu=1.0), 270, random_seed=1, **PLAIN)
+    counts = np.append(counts[counts > 0], 0)
+    assert misfit(model_of(counts), posterior_around(mu=9.0, nu=1.0), PLAIN) == ""
+
+
 @pytest.mark.parametrize("nu", [0.001, 0.3, 1.0, 5.0])
 @pytest.mark.parametrize("mu", [0.05, 2.0, 40.0])
 def test_nothing_is_said_of_counts_that_fit(mu, nu):
@@ -135,3 +144,158 @@ def test_other_distributions_are_left_alone():
     with pm.Model() as model:
         pm.Poisson("y", mu=pm.Gamma("mu", 2, 1), observed=[0, 50, 0, 0])
     assert misfit(model, posterior_around(mu=1.0), PLAIN) == ""
+
+
+# Mixed, truncated and censored
+
+
+def cmp(mu, nu, **kwargs):
+    return pbs.CMP.dist(mu=mu, nu=nu, **kwargs)
+
+
+def mixed(weights, *parts):
+    return {"w": weights, "comp_dists": list(parts)}
+
+
+SAID = {
+    pm.Mixture: "more spread than this mixture: try one more component, or a negative binomial one",
+    pm.Truncated: "more spread than a truncated CMP can be: try a truncated negative binomial",
+    pm.Censored: "more spread than a censored CMP can be: try a censored negative binomial",
+}
+N = 300
+HALVES = [0.5, 0.5]
+SLOPE = np.linspace(0.2, 0.8, N)
+#: Each by what it is given: from 5 counts on average to 10, in 300 rows.
+WRAPPED = {
+    "two": (pm.Mixture, lambda mu, nu: mixed(HALVES, cmp(mu, nu), cmp(3 * mu, nu))),
+    "two, stacked": (
+        pm.Mixture,
+        lambda mu, nu: {"w": HALVES, "comp_dists": cmp(pt.stack([mu, 3 * mu]), nu, shape=2)},
+    ),
+    "two by row": (
+        pm.Mixture,
+        lambda mu, nu: mixed(
+            np.stack([SLOPE, 1 - SLOPE], axis=-1), cmp(mu + SLOPE, nu), cmp(3 * mu, nu)
+        ),
+    ),
+    "with Poisson": (
+        pm.Mixture,
+        lambda mu, nu: mixed([0.3, 0.7], pm.Poisson.dist(0.5), cmp(mu, nu)),
+    ),
+    "with zeros": (
+        pm.Mixture,
+        lambda mu, nu: mixed([0.1, 0.9], pm.DiracDelta.dist(0), cmp(mu, nu)),
+    ),
+    "two, truncated": (
+        pm.Mixture,
+        lambda mu, nu: mixed(
+            HALVES,
+            pm.Truncated.dist(cmp(mu, nu), lower=1),
+            pm.Truncated.dist(cmp(3 * mu, nu), upper=60),
+        ),
+    ),
+    "from one on": (pm.Truncated, lambda mu, nu: {"dist": cmp(mu, nu), "lower": 1}),
+    "up to 60": (pm.Truncated, lambda mu, nu: {"dist": cmp(mu, nu), "upper": 60}),
+    "bounds by row": (
+        pm.Truncated,
+        lambda mu, nu: {"dist": cmp(mu + SLOPE, nu), "lower": np.arange(N) % 2, "upper": 70},
+    ),
+    "inflated from one on": (
+        pm.Truncated,
+        lambda mu, nu: {"dist": pbs.ZeroInflatedCMP.dist(psi=0.9, mu=mu, nu=nu), "lower": 1},
+    ),
+    "clipped at 50": (pm.Censored, lambda mu, nu: {"dist": cmp(mu, nu), "upper": 50}),
+    "clipped at both": (
+        pm.Censored,
+        lambda mu, nu: {"dist": cmp(mu + SLOPE, nu), "lower": 1, "upper": np.full(N, 50)},
+    ),
+    "clipped mixture": (
+        pm.Censored,
+        lambda mu, nu: {
+            "dist": pm.Mixture.dist(**mixed(HALVES, cmp(mu, nu), cmp(3 * mu, nu))),
+            "upper": 50,
+        },
+    ),
+}
+
+
+def wrapped_model(name, counts):
+    wrap, arguments = WRAPPED[name]
+    with pm.Model() as model:
+        mu, nu = pm.Gamma("mu", 2, 1), pm.LogNormal("nu", 0, 1)
+        wrap("y", **arguments(mu, nu), observed=counts)
+    return model
+
+
+@pytest.fixture(scope="module")
+def two_heaps():
+    """Ones and fifties: nothing of a single heap is like that, nor two that are not far apart."""
+    return np.random.default_rng(4).choice([1, 50], size=N, p=[0.85, 0.15])
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_wrapped_counts_that_are_more_spread(name, two_heaps):
+    """Though the dispersion is at its limit and the mean is right."""
+    scale = 0.5 if "two" in name or "mixture" in name else 1.0
+    posterior = posterior_around(mu=scale * two_heaps.mean(), nu=0.004)
+    said = misfit(wrapped_model(name, two_heaps), posterior, PLAIN)
+    assert said.startswith(f"y: {SAID[WRAPPED[name][0]]} (variance ")
+
+
+@pytest.mark.parametrize("nu", [0.01, 2.0])
+@pytest.mark.parametrize("name", WRAPPED)
+def test_nothing_is_said_of_wrapped_counts_that_fit(name, nu):
+    wrap, arguments = WRAPPED[name]
+    posterior = posterior_around(mu=5.0, nu=nu)
+    for counts in pm.draw(wrap.dist(**arguments(5.0, nu), shape=N), 2, random_seed=1, **PLAIN):
+        assert misfit(wrapped_model(name, counts), posterior, PLAIN) == ""
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_masses_are_listed_as_the_log_probability_has_them(name):
+    wrap, arguments = WRAPPED[name]
+    rv = wrap.dist(**arguments(5.0, 0.6), shape=N)
+    masses = listed.listed(rv, 3, [], [[]], PLAIN)
+    np.testing.assert_allclose(masses.sum(axis=0), 1.0, atol=listed.MISSING)
+    for x in (0, 1, 2, 7, 50, 60, 61):
+        direct = np.exp(pm.logp(rv, np.full(N, x)).eval(**PLAIN))
+        np.testing.assert_allclose(masses[x] + np.zeros(N), direct, rtol=1e-9, atol=1e-12)
+
+
+def test_a_mixture_in_the_report(two_heaps):
+    posterior = posterior_around(mu=4.0, nu=0.3)
+    model = wrapped_model("two", two_heaps)
+    checked = pbs.check_normalizer(posterior, model, draws=60, progressbar=False)
+    assert f"  y: {SAID[pm.Mixture]} (" in checked["normalizer"].attrs["report"]
+
+
+def test_nothing_is_said_where_masses_are_too_many_or_do_not_add_up(monkeypatch, two_heaps):
+    posterior = posterior_around(mu=1e7, nu=1.0)
+    assert misfit(wrapped_model("from one on", two_heaps), posterior, PLAIN) == ""
+    with pm.Model() as model:
+        mu, nu = pm.Gamma("mu", 2, 1), pm.LogNormal("nu", 0, 1)
+        rough = cmp(mu, nu, normalizer=pbs.poisson_rule(3.0, n=3))
+        pm.Truncated("y", rough, lower=1, observed=two_heaps)
+    monkeypatch.setattr(listed, "MOST_MASSES", 100_000)
+    assert misfit(model, posterior_around(mu=8.0, nu=1.0), PLAIN) == ""
+
+
+def test_mixtures_of_others_are_left_alone(two_heaps):
+    with pm.Model() as model:
+        mu = pm.Gamma("mu", 2, 1)
+        parts = [pm.Poisson.dist(mu), pm.Poisson.dist(2 * mu)]
+        pm.Mixture("y", HALVES, parts, observed=two_heaps)
+        pm.Censored("z", pm.Poisson.dist(mu), upper=60, observed=two_heaps)
+        pm.Truncated("t", pm.Poisson.dist(mu), upper=60, observed=two_heaps)
+    assert misfit(model, posterior_around(mu=6.0), PLAIN) == ""
+
+
+@pytest.mark.parametrize("name", ["two", "from one on", "clipped at 50"])
+def test_wrapped_counts_with_missing_ones(name, two_heaps):
+    """Nothing is said: PyMC hides them in a variable of its own."""
+    observed = np.ma.masked_array(two_heaps, np.arange(N) == 3)
+    with pytest.warns(ImputationWarning):
+        model = wrapped_model(name, observed)
+    posterior = posterior_around(mu=4.0, nu=0.3)
+    posterior["y_unobserved"] = (("chain", "draw", "gone"), np.ones((2, 50, 1), dtype=int))
+    assert misfit(model, posterior, PLAIN) == ""
