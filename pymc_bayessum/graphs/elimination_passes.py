@@ -419,23 +419,52 @@ def _marginals(h, J, plan):
 
 
 @_inner
-def marginals_tangent(h, J, h_step, J_step, plan):
-    """Directional derivative of the marginals along (h_step, J_step) by a complex step."""
+def _copy(values, onto):
+    """Write one array into another; assigned as a whole, each shape would be compiled at length."""
+    source, target = values.ravel(), onto.ravel()
+    for k in range(len(source)):
+        target[k] = source[k]
+
+
+@_inner
+def _longest(values):
+    """Largest entry, whatever its sign."""
     longest = 0.0
-    for value in h_step.ravel():
+    for value in values.ravel():
         longest = max(longest, abs(value))
-    for value in J_step.ravel():
-        longest = max(longest, abs(value))
-    if longest == 0.0:
-        return np.zeros_like(h), np.zeros_like(J)
-    turn = 1j * _TANGENT_STEP / longest
-    # Infinities have no complex exponential: what is forbidden becomes as good as that.
-    fields, couplings = np.maximum(h, _FORBIDDEN), np.maximum(J, _FORBIDDEN)
-    _, site_marginals, pair_marginals = _marginals(
-        fields + turn * h_step, couplings + turn * J_step, plan
-    )
-    back = longest / _TANGENT_STEP
-    return site_marginals.imag * back, pair_marginals.imag * back
+    return longest
+
+
+@_inner
+def _stepped(values, steps, length):
+    """Values with an imaginary step.
+
+    Infinities have no complex exponential: what is forbidden becomes as good as that.
+    """
+    stepped = np.empty(values.shape, np.complex128)
+    flat, real, imaginary = stepped.ravel(), values.ravel(), steps.ravel()
+    for k in range(len(flat)):
+        flat[k] = complex(max(real[k], _FORBIDDEN), length * imaginary[k])
+    return stepped
+
+
+@_inner
+def _imaginary(values, back, onto):
+    """Write the imaginary parts, in units of the step."""
+    source, target = values.ravel(), onto.ravel()
+    for k in range(len(source)):
+        target[k] = source[k].imag * back
+
+
+@_inner
+def marginals_tangent(h, J, h_step, J_step, plan, sites, pairs):
+    """Write the derivative of the marginals along (h_step, J_step), by a complex step."""
+    longest = max(_longest(h_step), _longest(J_step))
+    length = _TANGENT_STEP / longest if longest > 0.0 else 0.0
+    fields, couplings = _stepped(h, h_step, length), _stepped(J, J_step, length)
+    _, site_marginals, pair_marginals = _marginals(fields, couplings, plan)
+    _imaginary(site_marginals, longest / _TANGENT_STEP, sites)
+    _imaginary(pair_marginals, longest / _TANGENT_STEP, pairs)
 
 
 @njit(cache=True)
@@ -515,19 +544,15 @@ def _marginals_entry(h, J, plan, value, sites, pairs):
     total, site_marginals, pair_marginals = _marginals(fields, couplings, steps)
     onto_sites, onto_pairs, _ = _views(sites, pairs, plan)
     carray(value, 1, np.float64)[0] = total
-    onto_sites[:] = site_marginals
-    onto_pairs[:] = pair_marginals
+    _copy(site_marginals, onto_sites)
+    _copy(pair_marginals, onto_pairs)
 
 
 def _tangent_entry(h, J, h_step, J_step, plan, sites, pairs):
     fields, couplings, steps = _views(h, J, plan)
     field_step, coupling_step, _ = _views(h_step, J_step, plan)
     onto_sites, onto_pairs, _ = _views(sites, pairs, plan)
-    site_tangent, pair_tangent = marginals_tangent(
-        fields, couplings, field_step, coupling_step, steps
-    )
-    onto_sites[:] = site_tangent
-    onto_pairs[:] = pair_tangent
+    marginals_tangent(fields, couplings, field_step, coupling_step, steps, onto_sites, onto_pairs)
 
 
 _ENTRIES: dict[str, tuple[Callable[..., None], int]] = {

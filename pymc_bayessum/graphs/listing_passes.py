@@ -91,10 +91,12 @@ def _half_exponents(fields, couplings, edges, first, last, with_fields):
 @_inner
 def _turned(tables, ends):
     """Tables of edges with the earlier site first, or back again."""
-    turned = tables.copy()
+    turned = np.empty_like(tables)
     for row in range(len(tables)):
-        if ends[2 * row] > ends[2 * row + 1]:
-            turned[row] = tables[row].T
+        later = ends[2 * row] > ends[2 * row + 1]
+        for i in range(tables.shape[1]):
+            for j in range(tables.shape[2]):
+                turned[row, i, j] = tables[row, j, i] if later else tables[row, i, j]
     return turned
 
 
@@ -315,7 +317,10 @@ def listed_marginals(fields, couplings, plan):
     for i in range(n_first):
         for k in range(n_first, n_sites):
             if edges[i, k] >= 0:
-                pair_marginals[edges[i, k]] = cross[i, :, k - n_first] / total
+                for state in range(n_states):
+                    for other in range(n_states):
+                        share = cross[i, state, k - n_first, other] / total
+                        pair_marginals[edges[i, k], state, other] = share
     return np.log(total) + top, site_marginals, _turned(pair_marginals, plan[5:])
 
 
