@@ -13,17 +13,17 @@ from pytensor.xtensor.random import as_xrv
 from pytensor.xtensor.vectorization import XRV
 from xarray import DataArray
 
-from pymc_bayessum.counts.cmp import CMPRV, CMPBasedRV, check_constants, cmp_arguments
+from pymc_bayessum.counts.arguments import CMPArguments, ZerosArguments
+from pymc_bayessum.counts.cmp import CMPRV, CMPBasedRV
 from pymc_bayessum.counts.inflated import HurdleCMPRV, ZeroInflatedCMPRV
 from pymc_bayessum.counts.observed import as_counts, check_coords
 from pymc_bayessum.counts.parametrization import Parametrization
 from pymc_bayessum.normalizers.predicted import predicted
-from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["CMP", "HurdleCMP", "ZeroInflatedCMP"]
 
 
-class CMPBased(DimDistribution):
+class CMPBased(CMPArguments, DimDistribution):
     """What the distributions share: arguments and data are checked as without names."""
 
     rv_type: ClassVar[type[CMPBasedRV]]
@@ -44,30 +44,8 @@ class CMPBased(DimDistribution):
         return as_xrv(op)(*parameters, **kwargs)
 
     @classmethod
-    def of_cmp(
-        cls,
-        own: dict[str, Any],
-        *,
-        mu: Any,
-        nu: Any,
-        lam: Any,
-        mode: Any,
-        normalizer: Any,
-        **kwargs: Any,
-    ) -> Any:
-        """Check the arguments and create the variable; ``own`` parameters come before CMP's."""
-        form, first = cmp_arguments(mu, lam, mode, nu, normalizer)
-        parameters = {
-            name: cls._as_float(x) for name, x in (own | {form.name: first, "nu": nu}).items()
-        }
-        check_constants(parameters)
-        return super().dist(
-            list(parameters.values()), parametrization=form, rule=normalizer, **kwargs
-        )
-
-    @classmethod
-    def _as_float(cls, x: Any) -> Any:
-        # PyTensor would make a plain number single precision.
+    def as_float(cls, x: Any) -> Any:
+        """Return a parameter with its dims; PyTensor would make a plain number single precision."""
         if not isinstance(x, (Variable, DataArray)):
             x = np.asarray(x, dtype=pytensor.config.floatX)
         return cls._as_xtensor(x).astype(pytensor.config.floatX)
@@ -105,42 +83,8 @@ class CMP(CMPBased):
 
     rv_type = CMPRV
 
-    @classmethod
-    def dist(
-        cls,
-        mu: Any = None,
-        nu: Any = None,
-        *,
-        lam: Any = None,
-        mode: Any = None,
-        normalizer: Rule | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Create the distribution outside of a model."""
-        return cls.of_cmp({}, mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
 
-
-class CMPWithZeros(CMPBased):
-    """Arguments of the zero-inflated and the hurdle distribution."""
-
-    @classmethod
-    def dist(
-        cls,
-        psi: Any,
-        mu: Any = None,
-        nu: Any = None,
-        *,
-        lam: Any = None,
-        mode: Any = None,
-        normalizer: Rule | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Create the distribution outside of a model."""
-        own = {"psi": psi}
-        return cls.of_cmp(own, mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
-
-
-class ZeroInflatedCMP(CMPWithZeros):
+class ZeroInflatedCMP(ZerosArguments, CMPBased):
     r"""Zero-inflated CMP counts, their dimensions matched by name.
 
     The distribution and its parameters are those of :class:`pymc_bayessum.ZeroInflatedCMP`.
@@ -161,7 +105,7 @@ class ZeroInflatedCMP(CMPWithZeros):
     rv_type = ZeroInflatedCMPRV
 
 
-class HurdleCMP(CMPWithZeros):
+class HurdleCMP(ZerosArguments, CMPBased):
     r"""Hurdle CMP counts, their dimensions matched by name.
 
     The distribution and its parameters are those of :class:`pymc_bayessum.HurdleCMP`.

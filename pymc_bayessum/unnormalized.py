@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -180,31 +180,15 @@ def _found_nodes(
     log_f: Any, params: Sequence[Any], support: Support, random: Any, ndims_params: Any
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments for a sum that finds its own nodes."""
-    tensors = [_as_parameter(param) for param in params]
-    core_ndims = _core_ndims(tensors, ndims_params, 0)
-
-    def log_f_at_nodes(nodes, *values):
-        return log_f(nodes, *map(_make_room, values, core_ndims))
-
+    tensors, core_ndims, log_f_at_nodes = _broadcasting(log_f, params, ndims_params, 0)
     if log_f_at_nodes(pt.lvector("x"), *tensors).type.ndim == 0:
         raise ValueError(
             "log_f must return one number for each x, got a single one for all of them"
         )
     normalizer = AdaptiveSum(log_f_at_nodes, support)
-
-    def logp(value, *inputs):
-        values = [_unpad(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
-        value = pt.as_tensor_variable(value)
-        inside = _inside(support, value)
-        if value.dtype.startswith("float"):
-            inside = pt.and_(inside, pt.eq(value, pt.floor(value)))
-        # log_f is never asked about a point outside of its domain: its gradient may be NaN there.
-        safe = pt.switch(inside, value, support.low if isinstance(support, Range) else 0)
-        mass = normalized(log_f(safe, *values), log_z_of(normalizer, *values))
-        return pt.switch(inside, mass, -np.inf)
-
+    some = support.low if isinstance(support, Range) else 0
     settings: dict[str, Any] = {
-        "logp": logp,
+        "logp": _log_mass(log_f, tensors, support, some, partial(log_z_of, normalizer)),
         "signature": safe_signature(core_ndims, [0]),
         "class_name": "Unnormalized",
     }
@@ -228,12 +212,7 @@ def _found_nodes(
 
 
 def _draw_by_nodes(x: Any, weight: Any, log_f: Callable[[Any], Any], size: Any) -> Any:
-    """Return symbolic draws by the nodes that a sum has found: sampling-importance-resampling.
-
-    A node is drawn by its share, a number uniformly from those it stands for, and of 16 such
-    numbers one by its probability over that of being proposed. Where all numbers are nodes this
-    is exact.
-    """
+    """Return symbolic draws by the nodes of a sum, as :func:`.located.draw_by_nodes` does it."""
     used = pt.gt(weight, 0.0)
     order = pt.argsort(pt.where(used, x, np.inf), axis=-1)
     x = pt.take_along_axis(pt.where(used, x, np.inf), order, axis=-1)
@@ -272,24 +251,11 @@ def _parts(
     support = rule.reach.support
     if isinstance(rule.nodes, tuple) or rule.nodes.dtype.kind not in "iu":
         raise TypeError(f"rule must have integer nodes or rows of them, got the support {support}")
-    tensors = [_as_parameter(param) for param in params]
     ndim_supp = rule.nodes.ndim - 1
-    core_ndims = _core_ndims(tensors, ndims_params, ndim_supp)
+    tensors, core_ndims, log_f_at_nodes = _broadcasting(log_f, params, ndims_params, ndim_supp)
 
-    def log_f_at_nodes(nodes, *values):
-        return log_f(nodes, *map(_make_room, values, core_ndims))
-
-    def logp(value, *inputs):
-        values = [_unpad(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
-        log_z = log_normalizer(lambda nodes: log_f_at_nodes(nodes, *values), rule)
-        value = pt.as_tensor_variable(value)
-        inside = True if support is None else _inside(support, value)
-        if value.dtype.startswith("float"):
-            whole = pt.eq(value, pt.floor(value))
-            inside = pt.and_(inside, pt.all(whole, axis=-1) if ndim_supp else whole)
-        # log_f is never asked about a point outside of its domain: its gradient may be NaN there.
-        safe = pt.switch(_unsqueeze(inside, ndim_supp), value, rule.nodes[0])
-        return pt.switch(inside, normalized(log_f(safe, *values), log_z), -np.inf)
+    def log_z(*values):
+        return log_normalizer(lambda nodes: log_f_at_nodes(nodes, *values), rule)
 
     def support_point(rv, size, *values):
         """Return the node with the most mass, for each set of parameters."""
@@ -301,7 +267,7 @@ def _parts(
         return pt.broadcast_to(point, (*tuple(size), *rule.nodes.shape[1:]))
 
     settings: dict[str, Any] = {
-        "logp": logp,
+        "logp": _log_mass(log_f, tensors, support, rule.nodes[0], log_z),
         "support_point": support_point,
         "class_name": "Unnormalized",
     }
@@ -325,6 +291,38 @@ def _parts(
     # A row of nodes rides along, since the length of a draw must show in some parameter.
     settings["signature"] = _signature_with_row(core_ndims) if ndim_supp else None
     return [*tensors, pt.constant(rule.nodes[0])] if ndim_supp else tensors, settings
+
+
+def _broadcasting(
+    log_f: Any, params: Sequence[Any], ndims_params: Any, ndim_supp: int
+) -> tuple[list[Any], list[int], Callable[..., Any]]:
+    """Return the parameters, their core dimensions, and log_f with room for an axis of nodes."""
+    tensors = [_as_parameter(param) for param in params]
+    core_ndims = _core_ndims(tensors, ndims_params, ndim_supp)
+
+    def log_f_at_nodes(nodes, *values):
+        return log_f(nodes, *map(_make_room, values, core_ndims))
+
+    return tensors, core_ndims, log_f_at_nodes
+
+
+def _log_mass(
+    log_f: Any, tensors: Sequence[Any], support: Support | None, some: Any, log_z: Any
+) -> Callable[..., Any]:
+    """Return the log-probability of values, given log Z and some point of the support."""
+
+    def logp(value, *inputs):
+        values = [_unpad(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
+        value = pt.as_tensor_variable(value)
+        inside = True if support is None else _inside(support, value)
+        if value.dtype.startswith("float"):
+            whole = pt.eq(value, pt.floor(value))
+            inside = pt.and_(inside, pt.all(whole, axis=-1) if np.ndim(some) else whole)
+        # log_f is never asked about a point outside of its domain: its gradient may be NaN there.
+        safe = pt.switch(pt.expand_dims(inside, -1) if np.ndim(some) else inside, value, some)
+        return pt.switch(inside, normalized(log_f(safe, *values), log_z(*values)), -np.inf)
+
+    return logp
 
 
 def _as_parameter(param: Any) -> TensorVariable:
@@ -359,10 +357,6 @@ def _core_ndims(tensors: Sequence[Any], ndims_params: Any, ndim_supp: int) -> li
             f"dimensions {ndims}, got {list(ndims_params)}"
         )
     return core_ndims
-
-
-def _unsqueeze(inside: Any, ndim: int) -> Any:
-    return pt.expand_dims(inside, -1) if ndim else inside
 
 
 def _signature_with_row(core_ndims: Sequence[int]) -> str:

@@ -41,18 +41,10 @@ def layout_of(text: str) -> tuple[str, str]:
 def read_frame(
     path: Path, response: str, columns: Sequence[str], categorical: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Read the named columns of a file and check that the response holds counts.
+    """Read the named columns of a table with a header, of which the response must hold counts.
 
-    Parameters
-    ----------
-    path : Path
-        A table with a header; a separator other than a comma is guessed, and said.
-    response : str
-        Column of counts.
-    columns : sequence of str
-        The other columns that are needed.
-    categorical : sequence of str
-        Columns whose numbers are names. Columns of text are categories anyway.
+    A separator other than a comma is guessed, and said. Columns of text are categories, and so are
+    those whose numbers are names.
     """
     if path.is_dir():
         raise InputError(f"{path} is a directory, not a CSV file")

@@ -70,24 +70,9 @@ def build_model(
 ) -> pm.Model:
     """CMP regression in mean form: log mu and log nu linear, weakly informative priors.
 
-    A response that has the name of a parameter is called ``<name>_count`` in the model.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        One row an observation.
-    response : str
-        Column of counts.
-    covariates, nu_covariates : sequence of str
-        Columns that move the mean, and the dispersion. Without the latter nu is shared.
-    offset : str, optional
-        Column of exposures (positive); its logarithm is added to log mu.
-    zero_inflated : bool, default False
-        Let a share 1 - psi of the rows be zero whatever their covariates say.
-
-    Returns
-    -------
-    pymc.Model
+    A response that has the name of a parameter is called ``<name>_count`` in the model. Without
+    ``nu_covariates`` nu is shared; the log of the ``offset``, a column of exposures, is added to
+    log mu; with ``zero_inflated`` a share 1 - psi of the rows is zero whatever their covariates.
 
     Examples
     --------
@@ -101,36 +86,37 @@ def build_model(
     design = design_matrix(frame, covariates)
     nu_design = design_matrix(frame, nu_covariates)
     exposure = exposures(frame, offset)
-    coords: dict[str, Sequence] = {"row": frame.index.to_list()}
-    if len(design.columns):
-        coords["covariate"] = list(design.columns)
-    if len(nu_design.columns):
-        coords["nu_covariate"] = list(nu_design.columns)
-    with pm.Model(coords=coords) as model:
-        # Centred covariates decorrelate intercept and slopes; priors follow each column's scale.
+    with pm.Model(coords={"row": frame.index.to_list()}) as model:
         centre = pm.Normal("centre", np.log((counts.mean() + 0.01) / exposure.mean()), 2.5)
         log_mu = centre + np.log(exposure)
         if len(design.columns):
-            x = design.to_numpy()
-            slope = pm.Normal("slope", 0, 2.5 / x.std(axis=0), dims="covariate")
-            log_mu = log_mu + _linear(x - x.mean(axis=0), slope)
-            pm.Deterministic("intercept", centre - _linear(x.mean(axis=0), slope))
+            log_mu = log_mu + _effect("", design, centre, 2.5)
         if len(nu_design.columns):
-            z = nu_design.to_numpy()
             nu_centre = pm.Normal("nu_centre", 0, 1.5)
-            nu_slope = pm.Normal("nu_slope", 0, 1.5 / z.std(axis=0), dims="nu_covariate")
-            nu = pm.math.exp(nu_centre + _linear(z - z.mean(axis=0), nu_slope))
-            pm.Deterministic("nu_intercept", nu_centre - _linear(z.mean(axis=0), nu_slope))
+            nu = pm.math.exp(nu_centre + _effect("nu_", nu_design, nu_centre, 1.5))
         else:
             nu = pm.LogNormal("nu", 0, 1.5)
         mu = pm.math.exp(log_mu)
-        name = f"{response}_count" if response in {*model.named_vars, *coords, "psi"} else response
+        taken = {*model.named_vars, *model.coords, "psi"}
+        name = f"{response}_count" if response in taken else response
         if zero_inflated:
             psi = pm.Beta("psi", 2.0, 2.0)
             ZeroInflatedCMP(name, psi=psi, mu=mu, nu=nu, observed=counts, dims="row")
         else:
             CMP(name, mu=mu, nu=nu, observed=counts, dims="row")
     return model
+
+
+def _effect(prefix: str, design: pd.DataFrame, centre: Any, sigma: float) -> Any:
+    """Return what columns add to a centre, and keep the intercept that belongs to them.
+
+    Centred columns decorrelate intercept and slopes; priors follow each column's scale.
+    """
+    x, dim = design.to_numpy(), f"{prefix}covariate"
+    pm.modelcontext(None).add_coord(dim, list(design.columns))
+    slope = pm.Normal(f"{prefix}slope", 0, sigma / x.std(axis=0), dims=dim)
+    pm.Deterministic(f"{prefix}intercept", centre - _linear(x.mean(axis=0), slope))
+    return _linear(x - x.mean(axis=0), slope)
 
 
 def _linear(columns: np.ndarray, slopes: Any) -> Any:
@@ -168,12 +154,7 @@ def formula_model(
     offset: str | None = None,
     zero_inflated: bool = False,
 ) -> Any:
-    """CMP regression by a formula, groups among its terms; the arguments are `build_model`'s.
-
-    Returns
-    -------
-    bambi.Model
-    """
+    """CMP regression by a formula, with Bambi; the other arguments are `build_model`'s."""
     import bambi as bmb
 
     if offset is not None:

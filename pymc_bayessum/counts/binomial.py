@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from numba import njit
 from pymc.distributions.dist_math import check_parameters
-from pymc.pytensorf import floatX
 from pytensor.compile.mode import optdb
 from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -21,6 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 from scipy.special import gammaln
 
 from pymc_bayessum.compiled_cache import version_of
+from pymc_bayessum.counts.arguments import as_float
 from pymc_bayessum.counts.observed import as_counts
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
@@ -125,7 +124,7 @@ def _custom(n: Any, p: Any, mu: Any, nu: Any) -> tuple[list[Any], dict[str, Any]
         raise ValueError(f"{'n' if n is None else 'nu'} must be given")
     by_mean = p is None
     trials = pt.as_tensor_variable(n)
-    first, nu = (_as_float(x) for x in (mu if by_mean else p, nu))
+    first, nu = (as_float(x) for x in (mu if by_mean else p, nu))
     _check_constants(trials, first, nu, "mu" if by_mean else "p")
 
     def terms(n: Any, first: Any, nu: Any) -> tuple[Any, Any]:
@@ -169,30 +168,22 @@ def _custom(n: Any, p: Any, mu: Any, nu: Any) -> tuple[list[Any], dict[str, Any]
     }
 
 
-def _as_float(x: Any) -> Any:
-    """Return a float tensor; what is known beforehand stays a plain constant."""
-    if isinstance(x, Variable) and not isinstance(x, Constant):
-        return floatX(x)
-    data = x.data if isinstance(x, Constant) else x
-    return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
-
-
 def _check_constants(n: Any, first: Any, nu: Any, name: str) -> None:
-    trials = np.asarray(n.data, dtype=float) if isinstance(n, Constant) else None
-    if trials is not None and not ((trials >= 0) & (trials == np.floor(trials))).all():
-        bad = trials[~((trials >= 0) & (trials == np.floor(trials)))].flat[0]
-        raise ValueError(f"n must hold whole numbers >= 0, got {bad:g}")
-    if isinstance(nu, Constant) and not np.isfinite(nu.data).all():
-        raise ValueError(f"nu must be finite, got {nu.data[~np.isfinite(nu.data)].flat[0]:g}")
+    trials = np.asarray(n.data, dtype=float) if isinstance(n, Constant) else np.inf
+    good = (trials >= 0) & (trials == np.floor(trials))
+    _refuse(trials, good, "n must hold whole numbers >= 0")
+    if isinstance(nu, Constant):
+        _refuse(nu.data, np.isfinite(nu.data), "nu must be finite")
     if isinstance(first, Constant):
-        upper = 1.0 if name == "p" else trials
-        low, high = first.data > 0, first.data < (np.inf if upper is None else upper)
-        if not (low & high).all():
-            limit = "1" if name == "p" else "n"
-            raise ValueError(
-                f"{name} must lie strictly between 0 and {limit}, got "
-                f"{np.broadcast_to(first.data, (low & high).shape)[~(low & high)].flat[0]:g}"
-            )
+        words, limit = ("1", 1.0) if name == "p" else ("n", trials)
+        good = (first.data > 0) & (first.data < limit)
+        _refuse(first.data, good, f"{name} must lie strictly between 0 and {words}")
+
+
+def _refuse(values: Any, good: Any, message: str) -> None:
+    good = np.asarray(good)
+    if not good.all():
+        raise ValueError(f"{message}, got {np.broadcast_to(values, good.shape)[~good].flat[0]:g}")
 
 
 def _check_observed(name: str, observed: Any, n: Any) -> None:
@@ -229,10 +220,7 @@ def _log_sum(xp: Any, logs: Any) -> Any:
 class BinomialSum:
     """The sum over all numbers of successes, of the number of trials, the log odds and nu."""
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    is_absolute = True
 
     def log_z(self, xp: Any, n: Any, odds: Any, nu: Any) -> Any:
         """Return the log of the sum."""

@@ -1,29 +1,26 @@
 r"""The Conway-Maxwell-Poisson distribution, by its mean, its rate or its mode."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.distribution import _support_point
 from pymc.distributions.moments.means import _mean
 from pymc.distributions.shape_utils import maybe_resize
 from pymc.logprob.abstract import _icdf, _logccdf, _logcdf, _logprob
-from pymc.pytensorf import floatX
 from pytensor.compile.mode import optdb
-from pytensor.graph.basic import Constant, Variable
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.counts.arguments import CMPArguments, refuse_unknown
 from pymc_bayessum.counts.cmp_sums.ops import VERSION, CMPFromMean
 from pymc_bayessum.counts.cmp_sums.sums import LOG_LARGEST
 from pymc_bayessum.counts.masses import Counted, Masses
 from pymc_bayessum.counts.moments import cmp_mean, cmp_variance
-from pymc_bayessum.counts.observed import CountDistribution, refuse_unknown
-from pymc_bayessum.counts.parametrization import MEAN, Parametrization, chosen
+from pymc_bayessum.counts.observed import CountDistribution
+from pymc_bayessum.counts.parametrization import MEAN, Parametrization
 from pymc_bayessum.counts.random import NO_DRAW, draw_cmp, draw_cmp_array
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
@@ -130,23 +127,14 @@ def _numba_draw(op, node):
 optdb.register("load_cmp_for_jax", LoadForJax(f"{__package__}.cmp_jax"), "jax", position=0)
 
 
-class CMPBased(CountDistribution):
-    """Distributions of which CMP is a part: how they are told which CMP is meant."""
-
-    #: Parameters before those of CMP.
-    own_parameters: ClassVar[tuple[str, ...]] = ()
+class CMPBased(CMPArguments, CountDistribution):
+    """Distributions of which CMP is a part."""
 
     @classmethod
-    def of_cmp(
-        cls, own: Any, *, mu: Any, nu: Any, lam: Any, mode: Any, normalizer: Any, **kwargs: Any
-    ) -> TensorVariable:
+    def of_cmp(cls, own: Any, **kwargs: Any) -> TensorVariable:
         """Check the arguments and create the variable; ``own`` parameters come before CMP's."""
         refuse_unknown(cls, [*cls.own_parameters, "mu", "lam", "mode", "nu", "normalizer"], kwargs)
-        form, first = cmp_arguments(mu, lam, mode, nu, normalizer)
-        parameters = [as_float(x) for x in (*own, first, nu)]
-        names = (*cls.own_parameters, form.name, "nu")
-        check_constants(dict(zip(names, parameters, strict=True)))
-        return super().dist(parameters, parametrization=form, rule=normalizer, **kwargs)
+        return super().of_cmp(own, **kwargs)
 
 
 class CMP(CMPBased):
@@ -239,72 +227,6 @@ class CMP(CMPBased):
 
     rv_type = CMPRV
     rv_op = CMPRV.rv_op
-
-    @classmethod
-    def dist(
-        cls,
-        mu: Any = None,
-        nu: Any = None,
-        *,
-        lam: Any = None,
-        mode: Any = None,
-        normalizer: Rule | None = None,
-        **kwargs: Any,
-    ) -> TensorVariable:
-        """Create the distribution outside of a model.
-
-        Raises
-        ------
-        ValueError
-            If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
-            are not positive.
-        """
-        return cls.of_cmp((), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
-
-
-# Arguments
-
-
-def cmp_arguments(mu: Any, lam: Any, mode: Any, nu: Any, rule: Any) -> tuple[Parametrization, Any]:
-    """Return the parametrisation and the one parameter beside nu; raise for bad arguments."""
-    form, first = chosen(mu, lam, mode)
-    if nu is None:
-        raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
-    if rule is not None:
-        _check_rule(rule)
-    return form, first
-
-
-def _check_rule(rule: Any) -> None:
-    if not isinstance(rule, Rule):
-        raise TypeError(f"normalizer must be None or a Rule, as made by poisson_rule, got {rule!r}")
-    if isinstance(rule.nodes, tuple) or rule.nodes.ndim != 1 or np.any(rule.nodes < 0):
-        raise ValueError("normalizer must be a rule on the naturals: one whole number >= 0 a node")
-
-
-def as_float(x: Any) -> Any:
-    """Return a float tensor; what is known beforehand stays a plain constant."""
-    if isinstance(x, (list, tuple)) and any(isinstance(entry, Variable) for entry in x):
-        x = pt.stack(x)
-    if isinstance(x, Variable) and not isinstance(x, Constant):
-        return floatX(x)
-    data = x.data if isinstance(x, Constant) else x
-    return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
-
-
-_ALLOWED = {"nu": (0.0, np.inf, ">= 0"), "psi": (0.0, 1.0, "between 0 and 1")}
-
-
-def check_constants(parameters: Mapping[str, Any]) -> None:
-    """Raise for constant parameters that no distribution has."""
-    for name, x in parameters.items():
-        if not isinstance(x, Constant):
-            continue
-        values = np.asarray(x.data, dtype=float)
-        low, high, words = _ALLOWED.get(name, (np.nextafter(0.0, 1.0), np.inf, "> 0"))
-        bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
-        if bad.any():
-            raise ValueError(f"{name} must be finite and {words}, got {values[bad].flat[0]}")
 
 
 # What PyMC asks

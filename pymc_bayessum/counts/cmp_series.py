@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, log_z_of_rate
+from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
 
 __all__ = ["CMPSum", "cmp_series"]
@@ -33,17 +33,7 @@ _ROUNDING = 2e-15
 
 
 def cmp_series(eta: Any, nu: Any) -> np.ndarray:
-    r"""Return log Z, the sum of the whole series term by term.
-
-    Parameters
-    ----------
-    eta, nu : array_like
-        Log rate and dispersion; they broadcast.
-
-    Returns
-    -------
-    ndarray
-        :math:`\log Z`, +inf where it is infinite (or the mode is beyond 1e8).
+    r"""Return :math:`\log Z` of arrays, term by term; +inf if infinite, or with a mode above 1e8.
 
     Examples
     --------
@@ -62,14 +52,11 @@ def cmp_series(eta: Any, nu: Any) -> np.ndarray:
 class CMPSum:
     """The default normaliser of `CMP`, a function of the log rate and the dispersion."""
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    is_absolute = True
 
     def log_z(self, xp: Any, eta: Any, nu: Any) -> Any:
         """Log Z by the compiled sums, or by the Op around them."""
-        return CMPCumulants(1).evaluate(eta, nu)[0] if xp is np else log_z_of_rate(eta, nu)
+        return CMPCumulants(1).on(xp, eta, nu)[0]
 
     def sd(self, xp: Any, eta: Any, nu: Any) -> Any:
         """Return what the rules are exact to, and what rounding adds to a large log Z."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,14 +16,13 @@ from pymc.math import log1mexp
 from pytensor.graph.basic import Constant
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
-from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.counts.arguments import ZerosArguments
 from pymc_bayessum.counts.cmp import CMPBased, CMPBasedRV, existing
 from pymc_bayessum.counts.cmp_sums.ops import VERSION
 from pymc_bayessum.counts.masses import Counted, Masses
 from pymc_bayessum.counts.random import draw_cmp, draw_cmp_array
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
-from pymc_bayessum.rules.rule import Rule
 
 __all__ = ["HurdleCMP", "ZeroInflatedCMP"]
 
@@ -30,9 +30,14 @@ NO_SHARE = "draws need psi, the share of the CMP part, between 0 and 1"
 
 
 class CMPWithZerosRV(CMPBasedRV):
-    """Random variable of (psi, mu | lam | mode, nu): zero with probability 1 - psi at least."""
+    """Random variable of (psi, mu | lam | mode, nu): zero with probability 1 - psi at least.
+
+    ``draw_one`` and ``draw_array`` draw the part that is not the point at zero.
+    """
 
     signature = "(),(),()->()"
+    draw_one: ClassVar[Any]
+    draw_array: ClassVar[Any]
 
     def rng_fn(
         self, rng: np.random.Generator, psi: Any, first: Any, nu: Any, size: Any = None
@@ -43,12 +48,8 @@ class CMPWithZerosRV(CMPBasedRV):
             raise ValueError(NO_SHARE)
         if size is None:
             size = np.broadcast_shapes(psi.shape, np.shape(first), np.shape(nu))
-        counts = self.draw_part(rng, self.log_rate(first, nu), nu, size)
+        counts = self.draw_array(rng, self.log_rate(first, nu), nu, size)
         return np.where(rng.random(counts.shape) < psi, counts, 0)
-
-    def draw_part(self, rng: np.random.Generator, log_lam: Any, nu: Any, size: Any) -> Any:
-        """Draw the part that is not the point at zero."""
-        raise NotImplementedError
 
 
 class ZeroInflatedCMPRV(CMPWithZerosRV):
@@ -57,10 +58,7 @@ class ZeroInflatedCMPRV(CMPWithZerosRV):
     name = "ZeroInflatedCMP"
     _print_name = ("ZeroInflatedCMP", "\\operatorname{ZeroInflatedCMP}")
     draw_one = staticmethod(draw_cmp)
-
-    def draw_part(self, rng: np.random.Generator, log_lam: Any, nu: Any, size: Any) -> Any:
-        """Draw from CMP."""
-        return draw_cmp_array(rng, log_lam, nu, size)
+    draw_array = staticmethod(draw_cmp_array)
 
 
 @njit(cache=True)
@@ -87,7 +85,7 @@ def draw_positive_cmp(rng, log_lam, nu):
 @njit(cache=True)
 def _draw_positive_rows(rng, log_lam, nu, out):
     for i in range(out.size):
-        out[i] = existing(draw_positive_cmp(rng, log_lam[i], nu[i]))
+        out[i] = draw_positive_cmp(rng, log_lam[i], nu[i])
 
 
 class HurdleCMPRV(CMPWithZerosRV):
@@ -96,15 +94,7 @@ class HurdleCMPRV(CMPWithZerosRV):
     name = "HurdleCMP"
     _print_name = ("HurdleCMP", "\\operatorname{HurdleCMP}")
     draw_one = staticmethod(draw_positive_cmp)
-
-    def draw_part(self, rng: np.random.Generator, log_lam: Any, nu: Any, size: Any) -> Any:
-        """Draw from CMP above zero."""
-        out = np.empty(size, dtype=np.int64)
-        rates, dispersions = (
-            np.broadcast_to(x, out.shape).astype(float).ravel() for x in (log_lam, nu)
-        )
-        _draw_positive_rows(rng, rates, dispersions, out.reshape(-1))
-        return out
+    draw_array = staticmethod(partial(draw_cmp_array, rows=_draw_positive_rows))
 
 
 @numba_core_rv_funcify.register(CMPWithZerosRV)
@@ -122,28 +112,7 @@ def _numba_draw(op, node):
     return random, VERSION
 
 
-class CMPWithZeros(CMPBased):
-    """Arguments of both distributions."""
-
-    own_parameters: ClassVar = ("psi",)
-
-    @classmethod
-    def dist(
-        cls,
-        psi: Any,
-        mu: Any = None,
-        nu: Any = None,
-        *,
-        lam: Any = None,
-        mode: Any = None,
-        normalizer: Rule | None = None,
-        **kwargs: Any,
-    ) -> TensorVariable:
-        """Create a variable outside of a model."""
-        return cls.of_cmp((psi,), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
-
-
-class ZeroInflatedCMP(CMPWithZeros):
+class ZeroInflatedCMP(ZerosArguments, CMPBased):
     r"""Zero-inflated Conway-Maxwell-Poisson distribution.
 
     .. math::
@@ -182,7 +151,7 @@ class ZeroInflatedCMP(CMPWithZeros):
     rv_op = ZeroInflatedCMPRV.rv_op
 
 
-class HurdleCMP(CMPWithZeros):
+class HurdleCMP(ZerosArguments, CMPBased):
     r"""Hurdle Conway-Maxwell-Poisson distribution: zeros come from a process of their own.
 
     .. math::

@@ -205,23 +205,17 @@ def _draw_once(theta: Any, proposal: Any, target: Any, rng: np.random.Generator)
 class _Parts:
     """A latent count and what is seen of it, as functions of the parameters of both.
 
-    Attributes
-    ----------
-    latent : TensorVariable
-        The distribution of the count.
-    given : callable
-        The distribution of the data at a count.
-    of_latent, of_given : tuple of Variable
-        Parameters of the two, of whatever the user wrote them with.
-    bounded : bool
-        Whether no datum can be larger than the count.
+    Data are ``whole`` numbers or not, and ``bounded`` where none can be larger than the count;
+    ``detection`` is the probability of being seen where they depend on nothing else.
     """
 
     latent: TensorVariable
     given: Callable[[Any], Any]
     of_latent: tuple[Variable, ...]
     of_given: tuple[Variable, ...]
+    whole: bool
     bounded: bool
+    detection: Any
 
     @property
     def parameters(self) -> tuple[Variable, ...]:
@@ -271,16 +265,16 @@ def _parts(latent: Any, given: Any) -> _Parts:
         )
     if counts not in set(ancestors([data])):
         raise ValueError("given must use the count n that it is given")
+    of_latent = tuple(dict.fromkeys(_parameters_of(latent)))
+    of_given = (v for v in outside_variables(given, counts) if _is_parameter(v))
     return _Parts(
         latent,
         given,
-        tuple(dict.fromkeys(_parameters_of(latent))),
-        tuple(
-            v
-            for v in outside_variables(given, counts)
-            if v not in set(_parameters_of(latent)) and _is_parameter(v)
-        ),
-        _is_bounded(data, counts),
+        of_latent,
+        tuple(v for v in of_given if v not in set(of_latent)),
+        whole=not data.type.dtype.startswith("float"),
+        bounded=_is_bounded(data, counts),
+        detection=_detection(data, counts),
     )
 
 
@@ -349,6 +343,14 @@ def _is_bounded(data: Any, n: Any) -> bool:
     return bool(rest) and at_zero and all(_is_bounded(x, n) for x in rest)
 
 
+def _detection(data: Any, n: Any) -> Any:
+    """Return the probability of being seen, if that is all that data depend on beside the count."""
+    if not (isinstance(data.owner.op, BinomialRV) and _is_bounded(data, n)):
+        return None
+    p = data.owner.op.dist_params(data.owner)[1]
+    return None if n in set(ancestors([p])) else p
+
+
 def _origin(x: Any) -> Any:
     """Return what a variable was before axes were added or its type was changed."""
     while x.owner is not None and (
@@ -375,13 +377,10 @@ def _mark_missing(observed: Any, parts: _Parts) -> tuple[Any, float | None]:
         bad = known[~np.isfinite(known) | (known < 0.0)][0]
         allowed = "counts 0, 1, 2, ..." if parts.bounded else "finite numbers"
         raise ValueError(f"observed must hold {allowed}, or NaN for no visit, got {bad:g}")
-    whole = not parts.given(pt.zeros((1,) * (ndim + 1), dtype="int64")).type.dtype.startswith(
-        "float"
-    )
-    if whole and (known != np.floor(known)).any():
+    if parts.whole and (known != np.floor(known)).any():
         bad = known[known != np.floor(known)][0]
         raise ValueError(f"observed must hold whole numbers, got {bad}")
-    dtype = "int64" if whole else "float64"
+    dtype = "int64" if parts.whole else "float64"
     if known.size == data.size:
         return data.data.astype(dtype), None
     code = min(known.min(initial=0.0), 0.0) - 1.0
@@ -501,12 +500,8 @@ class LatentSum(LocatedSum):
 class SeenByChance(LatentSum):
     """The same for counts of which every visit sees a binomial part, in one compiled pass.
 
-    Attributes
-    ----------
-    kind : int
-        What the count's distribution is (:mod:`.n_mixture`).
-    reduced : callable
-        ``reduced(*theta)``: c and s a row, and the data with zeros where there was no visit.
+    ``kind`` is what the count's distribution is (:mod:`.n_mixture`), and ``reduced(*theta)`` c and
+    s a row, and the data with zeros where there was no visit.
     """
 
     kind: int
@@ -559,15 +554,15 @@ def _latent_sum(parts: _Parts, missing: float | None) -> LatentSum:
             pt.max(pt.switch(seen_at(value), value, 0), axis=-1).astype("float64").clip(0, np.inf)
         )
 
-    counts, detection = counts_of(parts.latent), _detection(parts)
-    if counts is None or detection is None:
+    counts = counts_of(parts.latent)
+    if counts is None or parts.detection is None:
         return LatentSum(log_f, low)
 
     def reduced(value: Any, *parameters: Any) -> tuple[Any, Any, Any]:
         """Return c and s of the sites, and the data."""
         log_rate, shape, log_unseen = (
             _in_double(parts.with_parameters(x, parameters))
-            for x in (counts.log_rate, counts.shape, pt.log1p(-detection))
+            for x in (counts.log_rate, counts.shape, pt.log1p(-parts.detection))
         )
         seen = seen_at(value)
         y = pt.switch(seen, value, 0).astype("float64").clip(0, np.inf)
@@ -575,13 +570,3 @@ def _latent_sum(parts: _Parts, missing: float | None) -> LatentSum:
         return log_rate + unseen, shape + pt.zeros_like(unseen), y
 
     return SeenByChance(log_f, low, counts.kind, reduced)
-
-
-def _detection(parts: _Parts) -> Any:
-    """Return the probability of being seen, if that is all that data depend on beside the count."""
-    counts = pt.tensor("n", dtype="int64", shape=(None,) * parts.latent.type.ndim + (1,))
-    data = parts.given(counts)
-    if not (parts.bounded and isinstance(data.owner.op, BinomialRV)):
-        return None
-    p = data.owner.op.dist_params(data.owner)[1]
-    return None if counts in set(ancestors([p])) else p

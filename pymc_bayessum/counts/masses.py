@@ -38,12 +38,8 @@ LARGEST_COUNT = 2.0**53
 class Counted:
     """A value of which it is known, or asked, whether it is a count.
 
-    Attributes
-    ----------
-    count : TensorVariable
-        The value; zero where it is no count, which keeps NaN out of gradients.
-    valid : TensorVariable or True
-        Whether it is a whole number from zero on: True where that is known beforehand.
+    ``count`` is the value, or zero where it is no count, which keeps NaN out of gradients;
+    ``valid`` whether it is a whole number from zero on, True where that is known beforehand.
     """
 
     count: Any
@@ -116,16 +112,7 @@ def _one_minus_exp(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Masses:
-    """One CMP distribution a row, as tensors.
-
-    Attributes
-    ----------
-    form : Parametrization
-    log_first, nu : TensorVariable
-        Log of the parameter given, and dispersion.
-    eta, log_z : TensorVariable
-        Log rate and log-normaliser.
-    """
+    """One CMP distribution a row, as tensors: the log of the parameter given, nu, and the rest."""
 
     form: Parametrization
     log_first: Any

@@ -5,8 +5,7 @@ broadcast by position, xarray objects and ``pymc.dims`` variables by the names o
 Tensors have gradients.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.xtensor import as_xtensor, broadcast
 from pytensor.xtensor.type import XTensorVariable
 
+from pymc_bayessum.counts.arguments import stacked
 from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean
 from pymc_bayessum.counts.parametrization import MEAN, Parametrization, chosen
 
@@ -52,7 +52,7 @@ def cmp_log_z(
         return _moment(_log_z, lam, nu, mu, mode)
     if lam is not None or mu is not None or mode is not None or nu is None:
         raise TypeError("cmp_log_z needs nu and exactly one of log_lam, lam and mu (or mode)")
-    return _dispatch(lambda backend, eta, nu: backend.run(CMPCumulants(1), eta, nu)[0], log_lam, nu)
+    return _dispatch(lambda xp, eta, nu: CMPCumulants(1).on(xp, eta, nu)[0], log_lam, nu)
 
 
 def cmp_mean(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = None) -> Any:
@@ -144,113 +144,79 @@ def cmp_mode(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = Non
     return _moment(_mode, lam, nu, mu, mode)
 
 
-# One body for arrays and tensors
+# One body for arrays and tensors: ``xp`` is numpy or pytensor.tensor
 
 
-@dataclass(frozen=True)
-class _Backend:
-    """What the moments need of an array library, and how it runs the compiled sums."""
-
-    log: Callable[[Any], Any]
-    exp: Callable[[Any], Any]
-    where: Callable[[Any, Any, Any], Any]
-    isfinite: Callable[[Any], Any]
-    equal: Callable[[Any, Any], Any]
-    run: Callable[..., Sequence[Any]]
+def _log_rate(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:
+    return form.log_rate(xp.log(first), nu, lambda log_mu, nu: CMPFromMean().on(xp, log_mu, nu)[0])
 
 
-def _run_on_tensors(op: Any, *inputs: Any) -> Sequence[Any]:
-    outputs = op.make_node(*inputs).outputs
-    # The Op gives scalars an axis.
-    return [pt.squeeze(x, 0) for x in outputs] if all(x.ndim == 0 for x in inputs) else outputs
-
-
-_ARRAYS = _Backend(
-    np.log, np.exp, np.where, np.isfinite, np.equal, lambda op, *xs: op.evaluate(*xs)
-)
-_TENSORS = _Backend(pt.log, pt.exp, pt.switch, pt.isfinite, pt.eq, _run_on_tensors)
-
-
-def _log_rate(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
-    return form.log_rate(
-        backend.log(first), nu, lambda log_mu, nu: backend.run(CMPFromMean(), log_mu, nu)[0]
-    )
-
-
-def _log_z(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+def _log_z(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:
     if form is MEAN:
-        log_z = backend.run(CMPFromMean(), backend.log(first), nu)[1]
+        log_z = CMPFromMean().on(xp, xp.log(first), nu)[1]
     else:
-        log_z = backend.run(CMPCumulants(1), _log_rate(backend, form, first, nu), nu)[0]
-    return _zero_at_zero(backend, first, log_z)
+        log_z = CMPCumulants(1).on(xp, _log_rate(xp, form, first, nu), nu)[0]
+    return _zero_at_zero(xp, first, log_z)
 
 
-def _mean(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+def _mean(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:
     if form is MEAN:
         return first + 0.0 * nu
-    log_z, mean, _ = backend.run(CMPCumulants(1), _log_rate(backend, form, first, nu), nu)
-    return _where_it_exists(backend, first, log_z, mean)
+    log_z, mean, _ = CMPCumulants(1).on(xp, _log_rate(xp, form, first, nu), nu)
+    return _where_it_exists(xp, first, log_z, mean)
 
 
-def _variance(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
+def _variance(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:
     if form is MEAN:
-        _, log_z, slope, *_ = backend.run(CMPFromMean(), backend.log(first), nu)
+        _, log_z, slope, *_ = CMPFromMean().on(xp, xp.log(first), nu)
         # The slope of the log rate in the log mean is the mean by the variance.
-        variance = first / backend.where(backend.isfinite(log_z), slope, 1.0)
+        variance = first / xp.where(xp.isfinite(log_z), slope, 1.0)
     else:
-        eta = _log_rate(backend, form, first, nu)
-        log_z, _, _, variance, *_ = backend.run(CMPCumulants(2), eta, nu)
-    return _where_it_exists(backend, first, log_z, variance)
+        log_z, _, _, variance, *_ = CMPCumulants(2).on(xp, _log_rate(xp, form, first, nu), nu)
+    return _where_it_exists(xp, first, log_z, variance)
 
 
-def _lam(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
-    return backend.exp(_log_rate(backend, form, first, nu))
+def _lam(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:
+    return xp.exp(_log_rate(xp, form, first, nu))
 
 
-def _mode(backend: _Backend, form: Parametrization, first: Any, nu: Any) -> Any:
-    return backend.exp(_log_rate(backend, form, first, nu) / nu)
+def _mode(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:
+    return xp.exp(_log_rate(xp, form, first, nu) / nu)
 
 
-def _where_it_exists(backend: _Backend, first: Any, log_z: Any, moment: Any) -> Any:
-    known = backend.where(backend.isfinite(log_z), moment, np.nan)
-    return _zero_at_zero(backend, first, known)
+def _where_it_exists(xp: Any, first: Any, log_z: Any, moment: Any) -> Any:
+    return _zero_at_zero(xp, first, xp.where(xp.isfinite(log_z), moment, np.nan))
 
 
-def _zero_at_zero(backend: _Backend, first: Any, value: Any) -> Any:
+def _zero_at_zero(xp: Any, first: Any, value: Any) -> Any:
     """Without a rate, a mean or a mode above zero there are no counts but zero."""
-    return backend.where(backend.equal(first, 0), 0.0, value)
+    return xp.where(xp.equal(first, 0), 0.0, value)
 
 
 def _moment(body: Callable[..., Any], lam: Any, nu: Any, mu: Any, mode: Any) -> Any:
     if nu is None or sum(x is not None for x in (lam, mu, mode)) != 1:
         raise TypeError(f"cmp{body.__name__} needs nu and exactly one of lam and mu (or mode)")
     form, first = chosen(mu, lam, mode)
-    return _dispatch(lambda backend, first, nu: body(backend, form, first, nu), first, nu)
+    return _dispatch(lambda xp, first, nu: body(xp, form, first, nu), first, nu)
 
 
-def _dispatch(body: Callable[[_Backend, Any, Any], Any], first: Any, nu: Any) -> Any:
+def _dispatch(body: Callable[[Any, Any, Any], Any], first: Any, nu: Any) -> Any:
     """Run a body in the library of its arguments."""
-    first, nu = (_stacked(x) for x in (first, nu))
-    pair = (first, nu)
+    pair = (stacked(first), stacked(nu))
     if any(isinstance(x, XTensorVariable) for x in pair):
         first, nu = broadcast(*(as_xtensor(_as_floats(x)) for x in pair))
-        return as_xtensor(body(_TENSORS, first.values, nu.values), dims=first.dims)
+        return as_xtensor(body(pt, first.values, nu.values), dims=first.dims)
     if any(isinstance(x, Variable) for x in pair):
-        return body(_TENSORS, *(floatX(pt.as_tensor_variable(x)) for x in pair))
+        return body(pt, *(floatX(pt.as_tensor_variable(x)) for x in pair))
     if any(isinstance(x, (xr.DataArray, xr.Dataset)) for x in pair):
         return xr.apply_ufunc(lambda *arrays: _on_arrays(body, *arrays), *pair)
     return _on_arrays(body, *pair)
 
 
-def _on_arrays(body: Callable[[_Backend, Any, Any], Any], first: Any, nu: Any) -> Any:
+def _on_arrays(body: Callable[[Any, Any, Any], Any], first: Any, nu: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.asarray(body(_ARRAYS, _as_floats(first), _as_floats(nu)))[()]
+        return np.asarray(body(np, _as_floats(first), _as_floats(nu)))[()]
 
 
 def _as_floats(x: Any) -> Any:
     return x if isinstance(x, Variable) else np.asarray(x, dtype=float)
-
-
-def _stacked(x: Any) -> Any:
-    is_list = isinstance(x, (list, tuple)) and any(isinstance(entry, Variable) for entry in x)
-    return pt.stack(x) if is_list else x

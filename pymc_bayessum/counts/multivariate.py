@@ -4,19 +4,18 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from numba import njit
 from pymc.distributions.dist_math import check_parameters, factln
 from pymc.distributions.distribution import Discrete, _support_point
 from pymc.logprob.abstract import _logprob
-from pymc.pytensorf import floatX
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.counts.arguments import as_float, check_constants
 from pymc_bayessum.counts.cmp_series import CMPSum
 from pymc_bayessum.counts.cmp_sums.ops import VERSION, log_z_of_rate, rate_and_log_z_of_mean
 from pymc_bayessum.counts.observed import as_counts
@@ -160,9 +159,10 @@ class MultivariateCMP(Discrete):
         ValueError
             If lengths do not belong together, or constants are out of range.
         """
-        mu, nu, omega = (_as_float(x) for x in (mu, nu, omega))
+        mu, nu, omega = (as_float(x) for x in (mu, nu, omega))
         _check_shapes(mu, nu, omega)
-        _check_constants(mu, nu, omega)
+        check_constants({"mu": mu, "nu": nu})
+        _check_omega(omega)
         known = all(isinstance(x, Constant) for x in (mu, nu, omega))
         mu, nu = pt.broadcast_arrays(mu, nu) if nu.type.ndim else (mu, nu + pt.zeros_like(mu))
         eta, value = rate_and_log_z_of_mean(pt.log(mu), nu)
@@ -211,14 +211,6 @@ def _lowest(shrunk: Any, omega: Any) -> Any:
     return 1.0 + pt.min(_pairs(away, pt.expand_dims(omega, -3)), axis=-1)
 
 
-def _as_float(x: Any) -> Any:
-    """Return a float tensor; what is known beforehand stays a plain constant."""
-    if isinstance(x, Variable) and not isinstance(x, Constant):
-        return floatX(x)
-    data = x.data if isinstance(x, Constant) else x
-    return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
-
-
 def _check_shapes(mu: Any, nu: Any, omega: Any) -> None:
     if mu.type.ndim < 1 or omega.type.ndim < 2:
         raise ValueError(
@@ -231,11 +223,7 @@ def _check_shapes(mu: Any, nu: Any, omega: Any) -> None:
             raise ValueError(f"{name} must fit the {n} means of mu, got the shape {lengths}")
 
 
-def _check_constants(mu: Any, nu: Any, omega: Any) -> None:
-    if isinstance(mu, Constant) and not (np.isfinite(mu.data) & (mu.data > 0)).all():
-        raise ValueError(f"mu must be finite and > 0, got {mu.data.tolist()}")
-    if isinstance(nu, Constant) and not (np.isfinite(nu.data) & (nu.data >= 0)).all():
-        raise ValueError(f"nu must be finite and >= 0, got {nu.data.tolist()}")
+def _check_omega(omega: Any) -> None:
     if isinstance(omega, Constant):
         if not np.isfinite(omega.data).all():
             raise ValueError("omega must be finite")

@@ -39,15 +39,7 @@ _POISSON_FROM = 1e10
 
 
 class Counts(NamedTuple):
-    """The distribution of a count, as far as the sum asks.
-
-    Attributes
-    ----------
-    kind : int
-        Poisson, CMP or negative binomial.
-    log_rate, shape : tensor
-        What is added to c, and s.
-    """
+    """The distribution of a count, as far as the sum asks: what is added to c, and s."""
 
     kind: int
     log_rate: Any
@@ -82,10 +74,6 @@ class NMixtureSum(Op):
 
     Inputs are c and s, a number a row, and the data of shape (rows, visits), zero where there was
     no visit; ``low`` is the largest datum of a row.
-
-    Parameters
-    ----------
-    kind : int
     """
 
     __props__ = ("kind",)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 from pymc.distributions.distribution import Discrete
 from pymc.distributions.shape_utils import convert_dims
 from pymc.model.core import modelcontext
@@ -16,15 +15,15 @@ from pymc.pytensorf import constant_fold, extract_obs_data, rvs_in_graph
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import explicit_graph_inputs
 
+from pymc_bayessum.counts.arguments import stacked
 from pymc_bayessum.normalizers.interpreted import evaluated
 
-__all__ = ["CountDistribution", "as_counts", "check_coords", "known_values", "refuse_unknown"]
+__all__ = ["CountDistribution", "as_counts", "check_coords"]
 
 type Lengths = tuple[int | None, ...]
 
 #: What the distribution itself does not need to know: the model takes it.
 _OF_THE_MODEL = {"rng", "initval", "total_size", "transform", "default_transform", "shape", "size"}
-_OF_EVERY_DISTRIBUTION = {"rng", "shape", "size", "return_next_rng"}
 
 
 class CountDistribution(Discrete):
@@ -48,43 +47,12 @@ class CountDistribution(Discrete):
         return super().__new__(cls, name, *args, observed=observed, dims=dims, **kwargs)
 
 
-def refuse_unknown(distribution: type, known: Sequence[str], kwargs: Any) -> None:
-    """Name a keyword that no distribution has.
-
-    Parameters
-    ----------
-    distribution : type
-    known : sequence of str
-        Its own parameters, for the message.
-    kwargs : mapping
-        The other keywords it was called with.
-    """
-    unknown = [repr(key) for key in kwargs if key not in _OF_EVERY_DISTRIBUTION]
-    if unknown:
-        raise TypeError(
-            f"{distribution.__name__} has no argument {', '.join(unknown)}; "
-            f"its parameters are {', '.join(known)}"
-        )
-
-
 def as_counts(name: str, observed: Any) -> Any:
-    """Return observations as whole numbers, masked where they are missing.
+    """Return observations of a variable as whole numbers, masked where they are missing.
 
-    Parameters
-    ----------
-    name : str
-        Of the variable, for messages.
-    observed : array_like, masked array, pandas or xarray object, tensor, or list of tensors
-        NaN (in arrays) and masked entries are missing, whatever lies below the mask.
-
-    Returns
-    -------
-    ndarray, MaskedArray or Variable
-
-    Raises
-    ------
-    ValueError
-        If an entry that is not missing is negative, fractional or infinite.
+    They are an array, masked array, pandas or xarray object, tensor or list of tensors. NaN (in
+    arrays) and masked entries are missing, whatever lies below the mask; others that are negative,
+    fractional or infinite raise ValueError.
 
     Examples
     --------
@@ -95,23 +63,18 @@ def as_counts(name: str, observed: Any) -> Any:
         ...
     ValueError: observed of y must hold counts 0, 1, 2, ...: row 1 holds -1
     """
-    if isinstance(observed, (list, tuple)) and any(isinstance(x, Variable) for x in observed):
-        observed = pt.stack(observed)
+    observed = stacked(observed)
     if isinstance(observed, Variable):
-        _check_values(name, known_values(observed), False)
+        try:
+            known = np.asarray(extract_obs_data(observed))
+        except TypeError:  # nothing is known: no constant, `pm.Data` or `pm.Minibatch`
+            return observed
+        _check_values(name, known, False)
         return observed
     values, missing = _values_and_missing(name, observed)
     _check_values(name, values, missing)
     counts = np.where(missing, 0, values).astype(np.int64)
     return np.ma.MaskedArray(counts, missing) if missing.any() else counts
-
-
-def known_values(x: Variable) -> np.ndarray | None:
-    """Return the data behind a variable (a constant, `pm.Data`, `pm.Minibatch`), if there are."""
-    try:
-        return np.asarray(extract_obs_data(x))
-    except TypeError:
-        return None
 
 
 def _values_and_missing(name: str, observed: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -130,9 +93,7 @@ def _values_and_missing(name: str, observed: Any) -> tuple[np.ndarray, np.ndarra
     return values, missing | np.isnan(values)
 
 
-def _check_values(name: str, values: np.ndarray | None, missing: Any) -> None:
-    if values is None:
-        return
+def _check_values(name: str, values: np.ndarray, missing: Any) -> None:
     with np.errstate(invalid="ignore"):
         bad = ~(np.isfinite(values) & (values >= 0) & (values == np.floor(values))) & ~np.asarray(
             missing

@@ -5,7 +5,6 @@ Beside :math:`\nu` one more number places the distribution. Whichever it is, the
 :math:`\eta` and :math:`\nu`.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,38 +29,24 @@ def _rate_of_mode(log_mode, nu):
 
 
 @dataclass(frozen=True)
-class Parametrization(ABC):
+class Parametrization:
     """One of the three.
 
-    Attributes
-    ----------
-    name : str
-        The argument of the distributions, ``mu``, ``lam`` or ``mode``.
-    meaning : str
-        What it is, in words.
-    compiled_rate : callable
-        The log rate of one row, for numba: a function of the parameter's log and nu.
+    ``name`` is the argument of the distributions, ``meaning`` says what it is in words, and
+    ``compiled_rate`` is the log rate of one row, for numba, of the parameter's log and nu.
     """
 
     name: ClassVar[str]
     meaning: ClassVar[str]
     compiled_rate: ClassVar[Any]
 
-    @abstractmethod
     def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
-        """Return the log rate, in the array library of the arguments.
-
-        Parameters
-        ----------
-        log_first, nu : array or tensor
-            Log of the parameter, and dispersion.
-        of_mean : callable
-            How that library finds the log rate of a log mean and nu.
-        """
+        """Return the log rate in the array library of the arguments; ``of_mean`` solves there."""
+        return self.compiled_rate.py_func(log_first, nu)
 
     def rate_and_log_z(self, log_first: Any, nu: Any) -> tuple[Any, Any]:
         """Return the symbolic log rate, and log Z if it was found on the way, else None."""
-        return self.log_rate(log_first, nu, rate_and_log_z_of_mean), None
+        return self.compiled_rate.py_func(log_first, nu), None
 
     def centre(self, first: Any, nu: Any) -> Any:
         """Return a number near the mode, symbolically."""
@@ -91,10 +76,6 @@ class Rate(Parametrization):
     meaning = "the rate"
     compiled_rate = staticmethod(_rate_itself)
 
-    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
-        """Return what was given."""
-        return log_first
-
     def centre(self, first: Any, nu: Any) -> Any:
         """Return the mode, at most exp(20): nu -> 0 would send it to infinity."""
         return pt.exp(pt.minimum(pt.log(first) / pt.maximum(nu, 1e-300), 20.0))
@@ -107,26 +88,12 @@ class Mode(Parametrization):
     meaning = "lam**(1/nu)"
     compiled_rate = staticmethod(_rate_of_mode)
 
-    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
-        """Multiply."""
-        return nu * log_first
-
 
 MEAN, RATE, MODE = Mean(), Rate(), Mode()
 
 
 def chosen(mu: Any = None, lam: Any = None, mode: Any = None) -> tuple[Parametrization, Any]:
-    """Return the one parametrisation that is given, and its value.
-
-    Parameters
-    ----------
-    mu, lam, mode : optional
-        Exactly one that is not None.
-
-    Raises
-    ------
-    ValueError
-        For none of them or more than one.
+    """Return the one parametrisation that is given, and its value; raise for none, or for more.
 
     Examples
     --------

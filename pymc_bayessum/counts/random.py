@@ -103,37 +103,28 @@ def draw_cmp(rng, log_lam, nu):
 
 
 @numba.njit(cache=True)
-def _draw_many(rng, log_lam, nu, out):
+def _draw_rows(rng, log_lam, nu, out):
     for i in range(out.size):
         out[i] = draw_cmp(rng, log_lam[i], nu[i])
 
 
-@numba.njit(cache=True)
-def _draw_same(rng, log_lam, nu, out):
-    for i in range(out.size):
-        out[i] = draw_cmp(rng, log_lam, nu)
-
-
-def draw_cmp_array(rng: np.random.Generator, log_lam: Any, nu: Any, size: Any = None) -> np.ndarray:
-    """Draw, broadcasting ``log_lam`` and ``nu`` to ``size``.
+def draw_cmp_array(
+    rng: np.random.Generator, log_lam: Any, nu: Any, size: Any = None, rows: Any = _draw_rows
+) -> np.ndarray:
+    """Draw by a loop over rows, broadcasting ``log_lam`` and ``nu`` to ``size``.
 
     Raises
     ------
     ValueError
         Where no distribution exists (nu < 0, or nu = 0 with lam >= 1).
     """
-    log_lam, nu = np.asarray(log_lam, dtype=np.float64), np.asarray(nu, dtype=np.float64)
     if size is None:
-        shape = np.broadcast_shapes(log_lam.shape, nu.shape)
+        shape = np.broadcast_shapes(np.shape(log_lam), np.shape(nu))
     else:
         shape = tuple(np.atleast_1d(size))
     out = np.empty(shape, dtype=np.int64)
-    if log_lam.size == 1 and nu.size == 1:
-        _draw_same(rng, log_lam.item(), nu.item(), out.reshape(-1))
-    else:
-        rates = np.ascontiguousarray(np.broadcast_to(log_lam, shape)).reshape(-1)
-        dispersions = np.ascontiguousarray(np.broadcast_to(nu, shape)).reshape(-1)
-        _draw_many(rng, rates, dispersions, out.reshape(-1))
+    rates, dispersions = (np.broadcast_to(x, shape).astype(float).ravel() for x in (log_lam, nu))
+    rows(rng, rates, dispersions, out.reshape(-1))
     if np.any(out < 0):
         raise ValueError(NO_DRAW)
     return out

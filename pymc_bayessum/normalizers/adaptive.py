@@ -24,15 +24,14 @@ import pytensor
 import pytensor.tensor as pt
 from numba import njit
 from pytensor.compile.mode import optdb
-from pytensor.gradient import disconnected_grad, disconnected_type
+from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
-from pymc_bayessum.normalizers.located import as_node
+from pymc_bayessum.normalizers.located import WholeSteps, as_node
 from pymc_bayessum.normalizers.logsum import SignedLogSum
 from pymc_bayessum.normalizers.panels import DYADIC_NODES, dyadic_panels
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
@@ -85,7 +84,7 @@ def _cover(low: int, size: int, lengths: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.array(starts), np.array(levels)
 
 
-class RefinePanels(Op):
+class RefinePanels(WholeSteps):
     """Cut the panels that matter most: starts and levels of all panels, -1 for those cut.
 
     Inputs are starts and levels of shape (rows, panels), the log summand at their nodes (rows,
@@ -111,14 +110,6 @@ class RefinePanels(Op):
         """Return the shape with the new panels."""
         rows, panels = shapes[0]
         return [(rows, panels + PARTS * self.refined)] * 2
-
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """No gradient."""
-        return [disconnected_type() for _ in inputs]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Nothing is connected."""
-        return [[False, False] for _ in node.inputs]
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         """Run the compiled loops."""
@@ -223,13 +214,8 @@ optdb.register(
 class AdaptiveSum:
     """The normaliser of any summand over whole numbers; its parameters are those of the summand.
 
-    Attributes
-    ----------
-    log_f : callable
-        ``log_f(x, *theta)``, symbolic, with the numbers along the last axis.
-    support : Naturals, Integers or Range
-    rounds, refined : int
-        How often panels are refined, and how many each time.
+    ``log_f(x, *theta)`` is symbolic, with the numbers along the last axis; panels are refined in
+    so many rounds, so many each time.
 
     Examples
     --------
@@ -246,10 +232,7 @@ class AdaptiveSum:
     rounds: int = ROUNDS
     refined: int = REFINED
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    is_absolute = True
 
     def log_z(self, xp: Any, *theta: Any) -> Any:
         """Return the symbolic log-sum, or its value."""

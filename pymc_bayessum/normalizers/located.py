@@ -40,6 +40,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.located_rows import (
+    PROBES,
     final_points,
     probe_points,
     settled,
@@ -58,6 +59,7 @@ __all__ = [
     "N_EVALUATIONS",
     "LocatedSum",
     "Nodes",
+    "WholeSteps",
     "as_node",
     "draw_by_nodes",
     "outside_variables",
@@ -70,8 +72,6 @@ DEPTH = 26.0
 SCAN = np.concatenate(
     [[0, 1, 2, 4, GRADING, 12, 16, 24, 32, 40, 48], 64 * 4.0 ** np.arange(16)],
 )
-#: Distances from the mode in units of the bell's width there.
-PROBES = np.array([-24.0, -12.0, -6.0, -3.0, 3.0, 6.0, 12.0, 24.0])
 N_ZOOMS = 3
 N_NODES = GRADING + PANEL_NODES
 #: All evaluations of a summand: those that find the nodes, and the nodes.
@@ -91,12 +91,23 @@ def panel_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return nodes, np.concatenate([even.weights, graded.weights], axis=1), even.lengths.astype(float)
 
 
-class _Points(Op):
+class WholeSteps(Op):
+    """An Op whose outputs move in whole steps and carry no gradient."""
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """No gradient."""
+        return [disconnected_type() for _ in inputs]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Nothing is connected."""
+        return [[False] * len(node.outputs) for _ in node.inputs]
+
+
+class _Points(WholeSteps):
     """Where to look next, from the points seen so far, their values, and the left ends.
 
-    Inputs have shape (points, rows) and (rows,). The outputs move in whole steps and carry no
-    gradient. Where no row has to be looked at any further there are no points (but in JAX, which
-    wants to know beforehand how many there are).
+    Inputs have shape (points, rows) and (rows,). Where no row has to be looked at any further there
+    are no points (but in JAX, which wants to know beforehand how many there are).
     """
 
     __props__: tuple[str, ...] = ()
@@ -107,14 +118,6 @@ class _Points(Op):
         inputs = [pt.cast(pt.as_tensor_variable(v), "float64") for v in (x, g, first)]
         shape = (None, inputs[2].type.shape[0])
         return Apply(self, inputs, [pt.tensor(dtype="float64", shape=shape)])
-
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """No gradient."""
-        return [disconnected_type() for _ in inputs]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Nothing is connected."""
-        return [[False] * len(node.outputs) for _ in node.inputs]
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         """Run the compiled loops."""
@@ -130,30 +133,29 @@ class _Points(Op):
         raise NotImplementedError
 
 
+def _unless_settled(fill: Any) -> Any:
+    """Return a compiled function that has points filled in where some row needs them."""
+
+    @njit
+    def run(x, g, first):
+        done = settled(x, g, first, PANEL_NODES, DEPTH)
+        out = np.empty((0 if done else len(PROBES), first.size))
+        fill(x, g, first, out)
+        return out
+
+    return staticmethod(run)
+
+
 class ZoomPoints(_Points):
     """Points between the neighbours of the best one, and where the mode is expected."""
 
-    @staticmethod
-    @njit
-    def run(x, g, first):
-        """Return the points."""
-        done = settled(x, g, first, PANEL_NODES, DEPTH)
-        out = np.empty((0 if done else _N_POINTS, first.size))
-        zoom_points(x, g, first, out)
-        return out
+    run = _unless_settled(zoom_points)
 
 
 class ProbePoints(_Points):
     """Points on both sides of the mode, by the width of the bell."""
 
-    @staticmethod
-    @njit
-    def run(x, g, first):
-        """Return the points."""
-        done = settled(x, g, first, PANEL_NODES, DEPTH)
-        out = np.empty((0 if done else _N_POINTS, first.size))
-        probe_points(x, g, first, PROBES[: len(out)], out)
-        return out
+    run = _unless_settled(probe_points)
 
 
 class FinalPoints(_Points):
@@ -179,7 +181,6 @@ class FinalPoints(_Points):
         return final_points(x, g, first, np.sqrt(DEPTH), SKEWED, GRADING, nodes, weights, lengths)
 
 
-_N_POINTS = len(PROBES)
 # PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
 VERSION = version_of(Path(__file__).parent.glob("located*.py"))
 
@@ -195,13 +196,8 @@ optdb.register("load_located_for_jax", LoadForJax(f"{__package__}.located_jax"),
 class Nodes(NamedTuple):
     """Where a summand is evaluated, and how much each node stands for.
 
-    Attributes
-    ----------
-    x : tensor of shape (nodes, ...)
-        Whole numbers, held as floats.
-    weight : tensor of that shape
-    last : tensor of the batch shape
-        Where the summand was found to have vanished.
+    ``x`` are whole numbers, held as floats, of shape (nodes, ...), and so are their weights;
+    ``last``, of the batch shape, is where the summand was found to have vanished.
     """
 
     x: Any
@@ -210,14 +206,7 @@ class Nodes(NamedTuple):
 
 
 def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
-    """Find the nodes of a sum from ``low`` on.
-
-    Parameters
-    ----------
-    log_f : callable
-        The symbolic log summand at whole numbers of shape (nodes, ...), of that shape.
-    low : tensor of the batch shape
-        Left ends.
+    """Find the nodes of a sum from ``low`` on, of a log summand at numbers of shape (nodes, ...).
 
     Examples
     --------
@@ -255,12 +244,7 @@ def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
 def as_node(log_f: Callable[[Any], Any], shape: tuple[int | None, ...]) -> Callable[[Any], Any]:
     """Return a function of x as one node, which is compiled once however often it is used.
 
-    Parameters
-    ----------
-    log_f : callable
-        Of a float tensor of this shape, whose result has it too.
-    shape : tuple
-        None for lengths that are not known.
+    x has this shape, None for lengths that are not known, and so has the result.
     """
     x = pt.tensor("x", dtype="float64", shape=shape)
     value = _defined(log_f(x)) + pt.zeros_like(x)
@@ -306,15 +290,8 @@ def draw_by_nodes(
 
     A node is drawn by its share, a number uniformly from those it stands for, and of 16 such
     numbers one by its probability over that of being proposed. Where all numbers are nodes this
-    is exact.
-
-    Parameters
-    ----------
-    x, weight, log_f : ndarray of shape (nodes, ...)
-        Nodes in rising order, their weights, and the log summand there.
-    target : callable
-        The log summand at numbers of shape (16, ...).
-    rng : Generator
+    is exact. Nodes ``x``, in rising order, their weights and the log summand there have shape
+    (nodes, ...); ``target`` is the log summand at numbers of shape (16, ...).
     """
     with np.errstate(divide="ignore"):
         log_share = np.log(weight) + np.nan_to_num(log_f, nan=-np.inf)
@@ -345,12 +322,8 @@ def _defined(g: Any) -> Any:
 class LocatedSum:
     """The normaliser of a summand over counts, which finds its nodes at each set of parameters.
 
-    Attributes
-    ----------
-    log_f : callable
-        ``log_f(x, *theta)``, the symbolic log summand at whole numbers of shape (nodes, ...).
-    low : callable
-        ``low(*theta)``, the left ends, of the batch shape.
+    ``log_f(x, *theta)`` is the symbolic log summand at whole numbers of shape (nodes, ...), and
+    ``low(*theta)`` the left ends, of the batch shape.
 
     Examples
     --------
@@ -364,10 +337,7 @@ class LocatedSum:
     log_f: Callable[..., Any]
     low: Callable[..., Any]
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    is_absolute = True
 
     def at(self, theta: Sequence[Any]) -> Callable[[Any], Any]:
         """Return the log summand at given parameters."""

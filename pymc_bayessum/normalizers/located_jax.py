@@ -7,14 +7,8 @@ stands for what is not there.
 import jax.numpy as jnp
 from pytensor.link.jax.dispatch import jax_funcify
 
-from pymc_bayessum.normalizers.located import (
-    DEPTH,
-    PROBES,
-    FinalPoints,
-    ProbePoints,
-    ZoomPoints,
-)
-from pymc_bayessum.normalizers.located_rows import NEAR, ROUND, UNIFORM
+from pymc_bayessum.normalizers.located import DEPTH, FinalPoints, ProbePoints, ZoomPoints
+from pymc_bayessum.normalizers.located_rows import NEAR, PROBES, ROUND, UNIFORM
 from pymc_bayessum.normalizers.panels import GRADING, PANEL_NODES, SKEWED
 
 

@@ -16,11 +16,23 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["NEAR", "ROUND", "UNIFORM", "final_points", "probe_points", "settled", "zoom_points"]
+__all__ = [
+    "NEAR",
+    "PROBES",
+    "ROUND",
+    "UNIFORM",
+    "final_points",
+    "probe_points",
+    "settled",
+    "zoom_points",
+]
 
 #: A zoom looks at these parts of the way between the neighbours of the best point, and at these
 #: distances from where the mode is expected, in units of the width of the bell there.
 UNIFORM, NEAR = (0.25, 0.5, 0.75), (-8.0, -2.0, 0.0, 2.0, 8.0)
+
+#: A probe looks at these distances from the mode, in units of the width of the bell there.
+PROBES = np.array([-24.0, -12.0, -6.0, -3.0, 3.0, 6.0, 12.0, 24.0])
 
 #: A bell is free of its left end if it keeps from there by this part of its length.
 ROUND = 16.0
@@ -144,8 +156,8 @@ def zoom_points(x, g, first, out):
 
 
 @_compiled
-def probe_points(x, g, first, distances, out):
-    """Fill in points at some distances from the mode, in units of the width of the bell there."""
+def probe_points(x, g, first, out):
+    """Fill in points on both sides of the mode, by the width of the bell there."""
     xs, gs = np.empty(len(x)), np.empty(len(x))
     for row in range(out.shape[1]):
         _copy(x, g, row, xs, gs)
@@ -154,8 +166,8 @@ def probe_points(x, g, first, distances, out):
         falls = _fall(xs, gs, height, left) / behind + _fall(xs, gs, height, right) / ahead
         width = 1.0 / np.sqrt(max(2.0 * falls / (behind + ahead), 1e-300))
         width = min(max(width, 1.0), max(right - left, 1.0))
-        for k in range(len(distances)):
-            out[k, row] = max(first[row], np.floor(mode + width * distances[k] + 0.5))
+        for k in range(len(out)):
+            out[k, row] = max(first[row], np.floor(mode + width * PROBES[k] + 0.5))
 
 
 @_compiled

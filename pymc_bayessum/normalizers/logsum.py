@@ -40,11 +40,6 @@ class SignedLogSum(TensorSymbolicOp):
     It is a `SymbolicOp`: a named node until compilation, when it is inlined, so that every
     backend fuses it with what surrounds it.
 
-    Parameters
-    ----------
-    shifted : bool
-        Whether a fourth input holds the shift.
-
     Examples
     --------
     >>> import numpy as np

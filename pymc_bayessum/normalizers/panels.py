@@ -28,7 +28,6 @@ __all__ = [
     "GRADING",
     "PANEL_NODES",
     "SKEWED",
-    "STEPS_PER_OCTAVE",
     "Panels",
     "dyadic_panels",
     "even_panels",
@@ -38,8 +37,7 @@ __all__ = [
 PANEL_NODES = 56
 DYADIC_NODES = 16
 N_DYADIC = 46
-STEPS_PER_OCTAVE = 8
-N_LENGTHS = 20 * STEPS_PER_OCTAVE + 1
+_LENGTHS = np.ceil(PANEL_NODES * 2.0 ** (np.arange(161) / 8)).astype(int)
 #: Numbers to the left of a graded panel that are summed one by one.
 GRADING = 8
 #: Where a summand reaches that many times further than its mode the graded panel is the better one,
@@ -70,7 +68,7 @@ def even_panels() -> Panels:
     >>> bool(np.isclose(weights[:, 10] @ nodes[:, 10], n * (n - 1) / 2))
     True
     """
-    return _panels(lambda x: x)
+    return _panels(_LENGTHS, lambda x: x)
 
 
 @cache
@@ -84,7 +82,7 @@ def graded_panels() -> Panels:
     >>> bool(np.isclose(weights[:, 60] @ terms[nodes[:, 60]], terms.sum()))
     True
     """
-    return _panels(lambda x: np.log(x + GRADING + 2.0))
+    return _panels(_LENGTHS, lambda x: np.log(x + GRADING + 2.0))
 
 
 @cache
@@ -97,15 +95,13 @@ def dyadic_panels() -> Panels:
     >>> int(lengths[3]), bool(np.isclose(weights[:, 3].sum(), lengths[3]))
     (128, True)
     """
-    lengths = DYADIC_NODES * 2 ** np.arange(N_DYADIC)
-    rows = [_panel(int(length), lambda x: x, DYADIC_NODES) for length in lengths]
-    nodes, weights = (np.stack(part, axis=-1) for part in zip(*rows, strict=True))
-    return Panels(nodes, weights, lengths)
+    return _panels(DYADIC_NODES * 2 ** np.arange(N_DYADIC), lambda x: x, DYADIC_NODES)
 
 
-def _panels(coordinate: Callable[[np.ndarray], np.ndarray]) -> Panels:
-    lengths = np.ceil(PANEL_NODES * 2.0 ** (np.arange(N_LENGTHS) / STEPS_PER_OCTAVE)).astype(int)
-    rows = [_panel(int(length), coordinate, PANEL_NODES) for length in lengths]
+def _panels(
+    lengths: np.ndarray, coordinate: Callable[[np.ndarray], np.ndarray], n_nodes: int = PANEL_NODES
+) -> Panels:
+    rows = [_panel(int(length), coordinate, n_nodes) for length in lengths]
     nodes, weights = (np.stack(part, axis=-1) for part in zip(*rows, strict=True))
     return Panels(nodes, weights, lengths)
 

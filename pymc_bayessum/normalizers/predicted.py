@@ -11,16 +11,10 @@ __all__ = ["Predicted", "predicted"]
 
 
 class Predicted(NamedTuple):
-    """Moments of each row, symbolically, and what it means if data are more spread.
+    """Moments and the probability of zero of each row, and what it means if data are more spread.
 
-    Attributes
-    ----------
-    mean, variance, zero : TensorVariable
-        Mean, variance and probability of zero.
-    slack : TensorVariable
-        A number that is zero where the distribution is as spread as it can be.
-    more_spread : str
-        What to say, and to try, where the data are more spread than that.
+    ``slack`` is zero where the distribution is as spread as it can be; ``more_spread`` says what to
+    try where the data are more spread than that.
     """
 
     mean: Any
@@ -32,14 +26,7 @@ class Predicted(NamedTuple):
 
 @singledispatch
 def predicted(op: Any, *inputs: Any) -> Predicted | None:
-    """Return the moments of a random variable, or None where its Op has not said.
-
-    Parameters
-    ----------
-    op : Op
-        Of the random variable; dispatched on.
-    *inputs : Variable
-        What the Op was applied to.
+    """Return the moments of an Op's random variable of inputs, or None where it has not said.
 
     Examples
     --------

@@ -34,10 +34,7 @@ class RuleSum:
 
     rule: Rule
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    is_absolute = True
 
     def log_z(self, xp: Any, log_f: Any, *nodes: Any) -> Any:
         """Return the signed log-sum: symbolic, for the terms decide how it is differentiated."""
@@ -143,17 +140,9 @@ def log_normalizer(
 
 
 def sum_by(normalizer: RuleSum, log_f: Any, *beside: Any, shift: Any = None) -> TensorVariable:
-    """Return the symbolic log Z of a rule's normaliser.
+    """Return the symbolic log Z of a rule's normaliser, with ``log_f`` as for `log_normalizer`.
 
-    Parameters
-    ----------
-    normalizer : RuleSum
-    log_f : tensor of shape (..., N), or callable
-        As for `log_normalizer`.
-    *beside : tensor
-        What else the normaliser's reference asks for, after the log summand and the nodes.
-    shift : tensor of the batch shape, optional
-        As for `log_normalizer`.
+    ``beside`` is what else its reference asks for, after the log summand and the nodes.
     """
     rule = normalizer.rule
     nodes: tuple[Any, ...] = ()

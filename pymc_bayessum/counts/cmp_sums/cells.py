@@ -64,19 +64,9 @@ _LEGENDRE_X, _LEGENDRE_W = np.polynomial.legendre.leggauss(20)
 
 
 def fill(by_mean: bool, s: float, half_s: float, v: float, half_v: float) -> Array | None:
-    """Interpolate around s and v = log nu.
+    """Return coefficients of shape (len(POWERS), n_outputs) of a cell around s and v = log nu.
 
-    Parameters
-    ----------
-    by_mean : bool
-        Whether s is the log mean.
-    s, half_s, v, half_v : float
-        Middle and half width of the cell.
-
-    Returns
-    -------
-    ndarray of shape (len(POWERS), n_outputs) or None
-        Coefficients; None where they miss the tolerance.
+    None where they miss the tolerance; ``by_mean`` says whether s is the log mean.
     """
     points = np.concatenate([_GRID, _TESTS])
     at_s, at_v = s + half_s * points[:, 0], v + half_v * points[:, 1]

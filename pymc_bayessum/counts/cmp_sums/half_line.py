@@ -20,22 +20,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-def half_line(
-    step: float = 0.08, lowest: float = -3.8, highest: float = 4.4
-) -> tuple[Array, Array]:
+def half_line() -> tuple[Array, Array]:
     r"""Nodes and weights of the integral over :math:`x > 0` of a function of unit width.
 
-    Parameters
-    ----------
-    step : float
-        Spacing of the nodes in u. The default is exact to 1e-13 for a bell seven of its widths
-        from zero, and better for what is closer.
-    lowest, highest : float
-        Ends in u.
-
-    Returns
-    -------
-    nodes, weights : ndarray
+    Exact to 1e-13 for a bell seven of its widths from zero, and better for what is closer.
 
     Examples
     --------
@@ -43,22 +31,14 @@ def half_line(
     >>> float(np.sum(w * np.exp(-x)).round(12)), float(np.sum(w * x * np.exp(-x)).round(12))
     (1.0, 1.0)
     """
-    u = np.arange(lowest, highest, step)
+    step = 0.08
+    u = np.arange(-3.8, 4.4, step)
     nodes = np.exp(u - np.exp(-u))
     return nodes, step * nodes * (1.0 + np.exp(-u))
 
 
-def unit_interval(step: float = 0.075, highest: float = 3.15) -> tuple[Array, Array]:
+def unit_interval() -> tuple[Array, Array]:
     """Nodes and weights of the integral over 0 < x < 1.
-
-    Parameters
-    ----------
-    step, highest : float
-        Spacing and end of the nodes in u.
-
-    Returns
-    -------
-    nodes, weights : ndarray
 
     Examples
     --------
@@ -66,25 +46,17 @@ def unit_interval(step: float = 0.075, highest: float = 3.15) -> tuple[Array, Ar
     >>> float(np.sum(w * x * np.log(x)).round(12))
     -0.25
     """
-    u = np.arange(-highest, highest + step / 2, step)
+    step = 0.075
+    u = np.arange(-3.15, 3.15 + step / 2, step)
     nodes = 1.0 / (1.0 + np.exp(-np.pi * np.sinh(u)))
     return nodes, step * np.pi * np.cosh(u) * nodes / (1.0 + np.exp(np.pi * np.sinh(u)))
 
 
 def gregory(order: int) -> Array:
-    r"""End weights :math:`g_0, \ldots, g_q` of a sum less its integral.
+    r"""End weights :math:`g_0, \ldots, g_q` of a sum less its integral, from q differences.
 
     They are the coefficients of :math:`1/\log(1 + t) - 1/t` in differences, written as weights
     of values.
-
-    Parameters
-    ----------
-    order : int
-        The number q of differences.
-
-    Returns
-    -------
-    ndarray
 
     Examples
     --------

@@ -104,11 +104,7 @@ def _evaluate(what: int, n_outputs: int, *arrays: Any) -> tuple[Any, ...]:
     results = [jax.ShapeDtypeStruct(arrays[0].shape, np.float64)] * n_outputs
 
     def by_host(*arrays):
-        run: Any = sums.evaluate_rows if len(arrays) == 2 else sums.evaluate_tails
-        rows = [np.ascontiguousarray(x).reshape(-1) for x in arrays]
-        out = np.empty((n_outputs, rows[0].size))
-        run(what, *rows, out)
-        return [row.reshape(arrays[0].shape) for row in out]
+        return [x.reshape(arrays[0].shape) for x in sums.evaluate(what, n_outputs, *arrays)]
 
     return tuple(
         lax.platform_dependent(

@@ -43,13 +43,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NearZeroRules:
-    """The rules of all scales, padded with weight zero to a common number of nodes.
+    """The rules of all scales, a row each, padded with weight zero to a common number of nodes.
 
-    Attributes
-    ----------
-    nodes, log_factorials, weights : ndarray of shape (N_SCALES, n_nodes)
-    sizes : ndarray of shape (N_SCALES,)
-        Number of nodes of each rule, rounded up to whole vectors of four.
+    ``sizes`` are their numbers of nodes, rounded up to whole vectors of four.
     """
 
     nodes: Array
@@ -63,16 +59,8 @@ def width(eta: float | Array, nu: float | Array) -> Array:
 
     With :math:`\ell = \eta/\nu + \log\nu` (the log of nu times the mode) the width is
     :math:`e^{\ell/2}/\nu` for :math:`\ell \ge 0`, the curvature at the mode, and else
-    solves :math:`1/s = \nu (c + \log s) - \eta`, the geometric decay, to first order.
-
-    Parameters
-    ----------
-    eta, nu : float or ndarray
-        Log rate and dispersion; broadcast together. ``nu = 0`` needs ``eta < 0``.
-
-    Returns
-    -------
-    ndarray
+    solves :math:`1/s = \nu (c + \log s) - \eta`, the geometric decay, to first order;
+    :math:`\nu = 0` needs :math:`\eta < 0`.
     """
     eta, nu = np.broadcast_arrays(np.asarray(eta, float), np.asarray(nu, float))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -84,17 +72,7 @@ def width(eta: float | Array, nu: float | Array) -> Array:
 
 
 def summands_of_width(scale: float) -> tuple[Array, Array]:
-    r"""Parameters of summands of one width, from geometric to the bell that has left zero.
-
-    Parameters
-    ----------
-    scale : float
-        The common value of :func:`width`.
-
-    Returns
-    -------
-    eta, nu : ndarray
-    """
+    """Parameters eta and nu of summands of one width, from geometric to a bell that left zero."""
     log_peak = np.concatenate(
         [
             -np.geomspace(400.0, 4.0, 16),
@@ -111,17 +89,8 @@ def summands_of_width(scale: float) -> tuple[Array, Array]:
 def build_rule(scale: float, tolerance: float = 1e-14) -> tuple[Array, Array]:
     """Nodes and positive weights for summands of width ``scale`` to ``scale * STEP``.
 
-    Parameters
-    ----------
-    scale : float
-        Smallest width answered for.
-    tolerance : float
-        Singular values of the family below this share of the largest are dropped.
-
-    Returns
-    -------
-    nodes, weights : ndarray
-        ``sum(weights * f(nodes))`` is the sum of f over the naturals.
+    ``sum(weights * f(nodes))`` is the sum of f over the naturals. Singular values of the family
+    below a share of the largest, the tolerance, are dropped.
     """
     pairs = [summands_of_width(s) for s in np.geomspace(0.97 * scale, 1.03 * STEP * scale, 8)]
     eta = np.concatenate([p[0] for p in pairs])
@@ -175,12 +144,7 @@ def _exact_sums(eta: Array, nu: Array, last: int) -> tuple[Array, Array]:
 
 
 def load_rules() -> NearZeroRules:
-    """Read the precomputed rules.
-
-    Returns
-    -------
-    NearZeroRules
-    """
+    """Read the precomputed rules."""
     text = files(__package__).joinpath("near_zero.csv").read_text()
     table = np.array([line.split(",") for line in text.split()[1:]], dtype=float)
     sizes = np.bincount(table[:, 0].astype(int), minlength=N_SCALES)

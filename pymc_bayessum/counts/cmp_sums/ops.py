@@ -40,7 +40,6 @@ class _RowwiseOp(Op):
 
     n_outputs: int
     what: int
-    evaluate_rows: Any
 
     def make_node(self, *inputs: Any) -> Apply:
         """Broadcast what is neither whole nor single, and give scalars an axis."""
@@ -69,47 +68,39 @@ class _RowwiseOp(Op):
             storage[0] = values.reshape(shape)
 
     def evaluate(self, *arrays: Any) -> tuple[Any, ...]:
-        """Return the outputs for arrays that broadcast.
-
-        Parameters
-        ----------
-        *arrays : array_like
-            Values of the inputs.
-        """
+        """Return the outputs for arrays that broadcast."""
         whole = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in arrays))
         return tuple(x.reshape(whole[0].shape) for x in self._evaluate(*whole))
 
     def _evaluate(self, *arrays: Any) -> Any:
-        rows = [np.ascontiguousarray(x, dtype=float).reshape(-1) for x in arrays]
-        out = np.empty((self.n_outputs, max(x.size for x in rows)))
-        self.evaluate_rows(self.what, *rows, out)
-        return out
+        return kernels.evaluate(self.what, self.n_outputs, *arrays)
+
+    def on(self, xp: Any, *inputs: Any) -> Sequence[Any]:
+        """Return the outputs for arrays (``xp`` is numpy) or tensors, of any number of axes."""
+        if xp is np:
+            return self.evaluate(*inputs)
+        tensors = [pt.as_tensor_variable(x) for x in inputs]
+        outputs: Any = self.make_node(*tensors).outputs
+        # The node gave scalars an axis.
+        return [pt.squeeze(x, 0) for x in outputs] if all(x.ndim == 0 for x in tensors) else outputs
 
 
 _vectorize_node.register(_RowwiseOp, _vectorize_not_needed)
 
 
-class CMPCumulants(_RowwiseOp):
-    r"""Derivatives of :math:`\log Z(\eta, \nu) = \log\sum_x e^{\eta x} (x!)^{-\nu}` up to an order.
+class _Derivatives(_RowwiseOp):
+    """An Op whose outputs are a value and its derivatives in its last two inputs, eta and nu.
 
-    The outputs are :math:`\partial_\eta^a \partial_\nu^b \log Z` for a + b up to ``order``, in the
-    order of :func:`derivative_orders`: log Z, E[X], -E[log X!] and so on, the joint cumulants of
-    X and -log X!. Where there is no distribution log Z is +inf and its derivatives are
-    zero.
-
-    Parameters
-    ----------
-    order : int
-        1, 2 or 3.
+    They are in the order of :func:`derivative_orders`, up to ``order``, ``highest`` at most.
     """
 
-    __props__ = ("order",)
-    evaluate_rows = staticmethod(kernels.evaluate_rows)
+    __props__: tuple[str, ...]
+    highest: int
 
-    def __init__(self, order: int = 1) -> None:
-        if order not in {1, 2, 3}:
-            raise ValueError(f"order must be 1, 2 or 3, got {order!r}")
-        self.order = self.what = order
+    def __init__(self, order: int) -> None:
+        if order not in range(1, self.highest + 1):
+            raise ValueError(f"order must be from 1 to {self.highest}, got {order!r}")
+        self.order = order
         self.n_outputs = len(derivative_orders(order))
         super().__init__()
 
@@ -117,9 +108,38 @@ class CMPCumulants(_RowwiseOp):
         self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
     ) -> list[Any]:
         """Chain every cotangent with the derivatives of one order more."""
-        higher = None if self.order == 3 else CMPCumulants(self.order + 1)
-        by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
-        return [sum_to(by_eta, inputs[0]), sum_to(by_nu, inputs[1])]
+        *others, eta, nu = inputs
+        zeros = [x.zeros_like() for x in others]
+        orders = derivative_orders(self.order)
+        values = dict(zip(orders, outputs, strict=True))
+        connected = _connected(orders, cotangents)
+        if any((a + 1, b) not in values for a, b in connected):
+            if self.order == self.highest:
+                message = f"derivatives above order {self.order} are not computed"
+                return zeros + [grad_not_implemented(self, i, inputs[i], message) for i in (-2, -1)]
+            props = {name: getattr(self, name) for name in self.__props__}
+            higher = type(self)(**(props | {"order": self.order + 1}))
+            more = higher.make_node(*inputs).outputs
+            values = dict(zip(derivative_orders(higher.order), more, strict=True)) | values
+        by_eta: Any = sum(g * values[a + 1, b] for (a, b), g in connected.items())
+        by_nu: Any = sum(g * values[a, b + 1] for (a, b), g in connected.items())
+        return [*zeros, sum_to(by_eta, eta), sum_to(by_nu, nu)]
+
+
+class CMPCumulants(_Derivatives):
+    r"""Derivatives of :math:`\log Z(\eta, \nu) = \log\sum_x e^{\eta x} (x!)^{-\nu}` up to an order.
+
+    The outputs are :math:`\partial_\eta^a \partial_\nu^b \log Z` for a + b up to ``order``: log Z,
+    E[X], -E[log X!] and so on, the joint cumulants of X and -log X!. Where there is no distribution
+    log Z is +inf and its derivatives are zero.
+    """
+
+    __props__ = ("order",)
+    highest = 3
+
+    def __init__(self, order: int = 1) -> None:
+        super().__init__(order)
+        self.what = order
 
 
 class CMPFromMean(_RowwiseOp):
@@ -135,7 +155,6 @@ class CMPFromMean(_RowwiseOp):
     __props__ = ()
     n_outputs = 5
     what = kernels.FROM_MEAN
-    evaluate_rows = staticmethod(kernels.evaluate_rows)
 
     def pullback(
         self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
@@ -173,42 +192,21 @@ class CMPFromMean(_RowwiseOp):
         ]
 
 
-class CMPTail(_RowwiseOp):
+class CMPTail(_Derivatives):
     r"""Log of :math:`P(X \le x)`, or of :math:`P(X > x)`, and its derivatives in eta and nu.
 
     The smaller of the two tails is summed term by term, the other is its complement. Inputs are
-    whole numbers x, :math:`\eta` and :math:`\nu`; outputs are the value, its first and, with
-    ``order`` 2, second derivatives in the order of :func:`derivative_orders`. Where no answer is
-    given the value is -inf and its derivatives are zero.
-
-    Parameters
-    ----------
-    upper : bool
-        Whether the log of P(X > x) is wanted.
-    order : int
-        1 or 2.
+    whole numbers x, eta and nu. Where no answer is given the value is -inf and its derivatives are
+    zero.
     """
 
     __props__ = ("upper", "order")
-    evaluate_rows = staticmethod(kernels.evaluate_tails)
+    highest = 2
 
     def __init__(self, upper: bool = False, order: int = 1) -> None:
-        if order not in {1, 2}:
-            raise ValueError(f"order must be 1 or 2, got {order!r}")
+        super().__init__(order)
         self.upper = upper
-        self.order = order
         self.what = kernels.LOG_SF if upper else kernels.LOG_CDF
-        self.n_outputs = len(derivative_orders(order))
-        super().__init__()
-
-    def pullback(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
-    ) -> list[Any]:
-        """Chain every cotangent with the derivatives of one order more."""
-        x, eta, nu = inputs
-        higher = None if self.order == 2 else CMPTail(self.upper, self.order + 1)
-        by_eta, by_nu = _chain(self, higher, inputs, outputs, cotangents)
-        return [x.zeros_like(), sum_to(by_eta, eta), sum_to(by_nu, nu)]
 
 
 class CMPQuantile(_RowwiseOp):
@@ -217,7 +215,6 @@ class CMPQuantile(_RowwiseOp):
     __props__ = ()
     n_outputs = 1
     what = kernels.QUANTILE
-    evaluate_rows = staticmethod(kernels.evaluate_tails)
 
     def pullback(
         self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
@@ -226,79 +223,25 @@ class CMPQuantile(_RowwiseOp):
         return [x.zeros_like() for x in inputs]
 
 
-def _chain(
-    op: Any, higher: Any, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
-) -> tuple[Any, Any]:
-    """Cotangents of eta and nu, given an Op whose outputs are derivatives in them."""
-    orders = derivative_orders(op.order)
-    values = dict(zip(orders, outputs, strict=True))
-    connected = _connected(orders, cotangents)
-    if any((a + 1, b) not in values for a, b in connected):
-        if higher is None:
-            message = f"derivatives above order {op.order} are not computed"
-            return tuple(grad_not_implemented(op, i, inputs[i], message) for i in (-2, -1))
-        more = higher.make_node(*inputs).outputs
-        values = dict(zip(derivative_orders(higher.order), more, strict=True)) | values
-    by_eta = sum(g * values[a + 1, b] for (a, b), g in connected.items())
-    by_nu = sum(g * values[a, b + 1] for (a, b), g in connected.items())
-    return by_eta, by_nu
-
-
 def log_z_of_rate(eta: Any, nu: Any) -> TensorVariable:
-    r"""Return the symbolic :math:`\log Z(\eta, \nu)`, with all derivatives up to the third.
-
-    Parameters
-    ----------
-    eta, nu : tensor_like
-        Log rate and dispersion.
-    """
-    log_z, *_ = _call(CMPCumulants(1), eta, nu)
-    return log_z
+    r"""Return the symbolic :math:`\log Z(\eta, \nu)`, with all derivatives up to the third."""
+    return CMPCumulants(1).on(pt, eta, nu)[0]
 
 
 def rate_and_log_z_of_mean(log_mu: Any, nu: Any) -> tuple[TensorVariable, TensorVariable]:
-    r"""Return the symbolic log rate and :math:`\log Z` of the distribution of mean :math:`\mu`.
-
-    Parameters
-    ----------
-    log_mu, nu : tensor_like
-        Log of the mean, and dispersion.
-    """
-    eta, log_z, *_ = _call(CMPFromMean(), log_mu, nu)
+    r"""Return the symbolic log rate and :math:`\log Z` of the distribution of mean :math:`\mu`."""
+    eta, log_z, *_ = CMPFromMean().on(pt, log_mu, nu)
     return eta, log_z
 
 
 def log_tail(x: Any, eta: Any, nu: Any, upper: bool = False) -> TensorVariable:
-    r"""Return the symbolic log of :math:`P(X \le x)`, or of :math:`P(X > x)`.
-
-    Parameters
-    ----------
-    x, eta, nu : tensor_like
-        Whole number, log rate and dispersion.
-    upper : bool
-        Whether the log of P(X > x) is wanted.
-    """
-    value, *_ = _call(CMPTail(upper), x, eta, nu)
-    return value
+    r"""Return the symbolic log of :math:`P(X \le x)`, or, if upper, of :math:`P(X > x)`."""
+    return CMPTail(upper).on(pt, x, eta, nu)[0]
 
 
 def quantile(q: Any, eta: Any, nu: Any) -> TensorVariable:
-    r"""Return the symbolic smallest count x with :math:`P(X \le x) \ge q`.
-
-    Parameters
-    ----------
-    q, eta, nu : tensor_like
-        Probability, log rate and dispersion.
-    """
-    [value] = _call(CMPQuantile(), q, eta, nu)
-    return value
-
-
-def _call(op: _RowwiseOp, *inputs: Any) -> list[TensorVariable]:
-    """Apply an Op to tensors of any number of dimensions."""
-    tensors = [pt.as_tensor_variable(x) for x in inputs]
-    outputs: Any = op.make_node(*tensors).outputs
-    return [pt.squeeze(x, 0) for x in outputs] if all(x.ndim == 0 for x in tensors) else outputs
+    r"""Return the symbolic smallest count x with :math:`P(X \le x) \ge q`."""
+    return CMPQuantile().on(pt, q, eta, nu)[0]
 
 
 def _is_single(x: Any) -> bool:

@@ -968,16 +968,8 @@ _rate_each, _rate_shared = _function("rate each", _EACH), _function("rate shared
 
 # --- entry points ------------------------------------------------------------------------------
 
-_ROWS = types.void(
-    types.int64,
-    types.int64,
-    types.int64,
-    _DOUBLES,
-    types.int64,
-    _DOUBLES,
-    types.int64,
-    _DOUBLES,
-)
+_SIZED = (types.int64, _DOUBLES)  # an array: how many numbers, and where
+_ROWS = types.void(types.int64, types.int64, *_SIZED, *_SIZED, *_SIZED)
 
 
 def _sum_by_pointer(what, n, step_first, first, step_nu, nu, n_outputs, out):
@@ -1036,14 +1028,6 @@ def rate_of_mean(log_mu, nu):
     out = np.empty((5, 1))
     rows(FROM_MEAN, np.full(1, log_mu), np.full(1, nu), out)
     return out[0, 0] if out[1, 0] < math.inf else math.nan
-
-
-def evaluate_rows(what: int, first: Any, nu: Any, out: Any) -> None:
-    """Do the same as :func:`rows`, from Python."""
-    arrays = [x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (first, nu, out)]
-    _compiled("rows").ctypes(
-        what, out.shape[1], first.size, arrays[0], nu.size, arrays[1], out.shape[0], arrays[2]
-    )
 
 
 # --- tails ---------------------------------------------------------------------------------------
@@ -1258,18 +1242,7 @@ def _quantile(q, eta, nu, log_z, moments, p, d, g, t, out):
     return high
 
 
-_TAILS = types.void(
-    types.int64,
-    types.int64,
-    types.int64,
-    _DOUBLES,
-    types.int64,
-    _DOUBLES,
-    types.int64,
-    _DOUBLES,
-    types.int64,
-    _DOUBLES,
-)
+_TAILS = types.void(types.int64, types.int64, *_SIZED, *_SIZED, *_SIZED, *_SIZED)
 
 
 def _tails_by_pointer(what, n, n_x, x, n_eta, eta, n_nu, nu, n_outputs, out):
@@ -1310,15 +1283,15 @@ def tails(what, x, eta, nu, out):
     _tails()(what, n, sizes[0], x_at, sizes[1], eta_at, sizes[2], nu_at, n_outputs, _pointer(out))
 
 
-def evaluate_tails(what: int, x: Any, eta: Any, nu: Any, out: Any) -> None:
-    """Do the same as :func:`tails`, from Python."""
-    x_at, eta_at, nu_at, out_at = (
-        a.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for a in (x, eta, nu, out)
-    )
-    sizes = x.size, eta.size, nu.size
-    _compiled("tails").ctypes(
-        what, out.shape[1], sizes[0], x_at, sizes[1], eta_at, sizes[2], nu_at, len(out), out_at
-    )
+def evaluate(what: int, n_outputs: int, *arrays: Any) -> Any:
+    """Return what :func:`rows` (of two arrays) or :func:`tails` (of three) writes, from Python."""
+    flat = [np.ascontiguousarray(x, dtype=float).reshape(-1) for x in arrays]
+    out = np.empty((n_outputs, max(x.size for x in flat)))
+    at = [x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (*flat, out)]
+    sizes = [*(x.size for x in flat), n_outputs]
+    sized = [part for pair in zip(sizes, at, strict=True) for part in pair]
+    _compiled("rows" if len(flat) == 2 else "tails").ctypes(what, out.shape[1], *sized)
+    return out
 
 
 # --- where things are ------------------------------------------------------------------------

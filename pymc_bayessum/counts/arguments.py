@@ -1,0 +1,141 @@
+"""Parameters of distributions of counts: made tensors, refused where no distribution has them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import floatX
+from pytensor.graph.basic import Constant, Variable
+
+from pymc_bayessum.counts.parametrization import chosen
+from pymc_bayessum.rules.rule import Rule
+
+__all__ = [
+    "CMPArguments",
+    "ZerosArguments",
+    "as_float",
+    "check_constants",
+    "refuse_unknown",
+    "stacked",
+]
+
+_OF_EVERY_DISTRIBUTION = {"rng", "shape", "size", "return_next_rng"}
+_ALLOWED = {"nu": (0.0, np.inf, ">= 0"), "psi": (0.0, 1.0, "between 0 and 1")}
+
+
+class CMPArguments:
+    """How a distribution of which CMP is a part is told which CMP is meant.
+
+    It comes before a base class of PyMC, whose ``dist`` takes a list of parameters.
+    """
+
+    #: Parameters before those of CMP.
+    own_parameters: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def as_float(cls, x: Any) -> Any:
+        """Return a parameter as a tensor."""
+        return as_float(x)
+
+    @classmethod
+    def of_cmp(
+        cls, own: Any, *, mu: Any, nu: Any, lam: Any, mode: Any, normalizer: Any, **kwargs: Any
+    ) -> Any:
+        """Check the arguments and create the variable; ``own`` parameters come before CMP's."""
+        form, first = chosen(mu, lam, mode)
+        if nu is None:
+            raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
+        if normalizer is not None:
+            _check_rule(normalizer)
+        names = (*cls.own_parameters, form.name, "nu")
+        values = [cls.as_float(x) for x in (*own, first, nu)]
+        check_constants(dict(zip(names, values, strict=True)))
+        return super().dist(values, parametrization=form, rule=normalizer, **kwargs)  # type: ignore[misc]  # PyMC's
+
+    @classmethod
+    def dist(
+        cls,
+        mu: Any = None,
+        nu: Any = None,
+        *,
+        lam: Any = None,
+        mode: Any = None,
+        normalizer: Rule | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Create the distribution outside of a model.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
+            are not positive.
+        """
+        return cls.of_cmp((), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
+
+
+class ZerosArguments(CMPArguments):
+    """The same with the share of the CMP part before."""
+
+    own_parameters: ClassVar = ("psi",)
+
+    @classmethod
+    def dist(  # type: ignore[override]  # one parameter more
+        cls,
+        psi: Any,
+        mu: Any = None,
+        nu: Any = None,
+        *,
+        lam: Any = None,
+        mode: Any = None,
+        normalizer: Rule | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Create the distribution outside of a model."""
+        return cls.of_cmp((psi,), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
+
+
+def refuse_unknown(distribution: type, known: Sequence[str], kwargs: Any) -> None:
+    """Name a keyword that neither the distribution itself nor every distribution has."""
+    unknown = [repr(key) for key in kwargs if key not in {*known, *_OF_EVERY_DISTRIBUTION}]
+    if unknown:
+        raise TypeError(
+            f"{distribution.__name__} has no argument {', '.join(unknown)}; "
+            f"its parameters are {', '.join(known)}"
+        )
+
+
+def _check_rule(rule: Any) -> None:
+    if not isinstance(rule, Rule):
+        raise TypeError(f"normalizer must be None or a Rule, as made by poisson_rule, got {rule!r}")
+    if isinstance(rule.nodes, tuple) or rule.nodes.ndim != 1 or np.any(rule.nodes < 0):
+        raise ValueError("normalizer must be a rule on the naturals: one whole number >= 0 a node")
+
+
+def stacked(x: Any) -> Any:
+    """Return a list with tensors in it as one tensor, anything else as it is."""
+    is_list = isinstance(x, (list, tuple)) and any(isinstance(entry, Variable) for entry in x)
+    return pt.stack(x) if is_list else x
+
+
+def as_float(x: Any) -> Any:
+    """Return a float tensor; what is known beforehand stays a plain constant."""
+    x = stacked(x)
+    if isinstance(x, Variable) and not isinstance(x, Constant):
+        return floatX(x)
+    data = x.data if isinstance(x, Constant) else x
+    return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
+
+
+def check_constants(parameters: Mapping[str, Any]) -> None:
+    """Raise for constant parameters that no distribution has."""
+    for name, x in parameters.items():
+        if not isinstance(x, Constant):
+            continue
+        values = np.asarray(x.data, dtype=float)
+        low, high, words = _ALLOWED.get(name, (np.nextafter(0.0, 1.0), np.inf, "> 0"))
+        bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
+        if bad.any():
+            raise ValueError(f"{name} must be finite and {words}, got {values[bad].flat[0]}")
