@@ -15,13 +15,13 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.counts.arguments import CMPArguments, refuse_unknown
-from pymc_bayessum.counts.cmp_sums.ops import VERSION, CMPFromMean
+from pymc_bayessum.counts.cmp_sums.ops import CMPFromMean
 from pymc_bayessum.counts.cmp_sums.sums import LOG_LARGEST
 from pymc_bayessum.counts.masses import Counted, Masses
 from pymc_bayessum.counts.moments import cmp_mean, cmp_variance
 from pymc_bayessum.counts.observed import CountDistribution
 from pymc_bayessum.counts.parametrization import MEAN, Parametrization
-from pymc_bayessum.counts.random import NO_DRAW, draw_cmp, draw_cmp_array
+from pymc_bayessum.counts.random import NO_DRAW, VERSION, draw_cmp, draw_cmp_array
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 from pymc_bayessum.rules.rule import Rule

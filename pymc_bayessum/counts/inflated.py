@@ -19,9 +19,8 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
 from pymc_bayessum.counts.arguments import ZerosArguments
 from pymc_bayessum.counts.cmp import CMPBased, CMPBasedRV, existing
-from pymc_bayessum.counts.cmp_sums.ops import VERSION
 from pymc_bayessum.counts.masses import Counted, Masses
-from pymc_bayessum.counts.random import draw_cmp, draw_cmp_array
+from pymc_bayessum.counts.random import VERSION, draw_cmp, draw_cmp_array
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 
 __all__ = ["HurdleCMP", "ZeroInflatedCMP"]

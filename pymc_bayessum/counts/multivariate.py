@@ -17,9 +17,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.counts.arguments import as_float, check_constants
 from pymc_bayessum.counts.cmp_series import CMPSum
-from pymc_bayessum.counts.cmp_sums.ops import VERSION, log_z_of_rate, rate_and_log_z_of_mean
+from pymc_bayessum.counts.cmp_sums.ops import log_z_of_rate, rate_and_log_z_of_mean
 from pymc_bayessum.counts.observed import as_counts
-from pymc_bayessum.counts.random import draw_cmp
+from pymc_bayessum.counts.random import VERSION, draw_cmp
 from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.node import log_z, normalized
 

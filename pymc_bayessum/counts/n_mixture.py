@@ -29,6 +29,7 @@ from pytensor.tensor.random.basic import NegBinomialRV, PoissonRV
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.cmp import CMPRV
 from pymc_bayessum.counts.n_mixture_rows import CMP, NEGATIVE_BINOMIAL, POISSON, sum_rows
+from pymc_bayessum.normalizers import log_factorial, panels
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.located import LocatedSum, panel_tables
 
@@ -143,7 +144,9 @@ class NMixtureSum(Op):
         return [value, *scores]
 
 
-VERSION = version_of(Path(__file__).parent.glob("n_mix*.py"))
+VERSION = version_of(
+    [*Path(__file__).parent.glob("n_mix*.py"), *(Path(m.__file__) for m in (log_factorial, panels))]
+)
 
 
 @register_funcify_default_op_cache_key(NMixtureSum)

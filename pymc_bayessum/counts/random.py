@@ -11,10 +11,13 @@ mode (1e-8 and less), and counts that an int64 cannot hold are drawn as the larg
 """
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
+
+from pymc_bayessum.compiled_cache import version_of
 
 # The block ends where the log-mass has fallen by about this much. The proposals accepted do not
 # depend strongly on it: 1.0 accepts .70 to .85 of them over the whole parameter plane.
@@ -23,6 +26,9 @@ _LARGEST = 2.0**63 - 1024.0  # the largest double that an int64 holds
 _LOG_LARGEST = math.log(_LARGEST)
 _LAST_TOLD_APART = 2.0**53
 _FIRST_STIRLING = 1024.0
+
+#: What compiled draws are kept under: by mean they ask the sums for the rate.
+VERSION = version_of([Path(__file__), *(Path(__file__).parent / "cmp_sums").glob("*.*")])
 
 NO_DRAW = "CMP draws need nu >= 0, and lam < 1 where nu = 0"
 

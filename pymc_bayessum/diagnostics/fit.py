@@ -10,7 +10,8 @@ model predicts for row i, averaged over the posterior, three things are looked a
 * the number z of zeros against :math:`\sum_i p_i = n \bar p`. More of them than that have a
   probability of at most :math:`\exp(-n\, \mathrm{KL}(z/n \,\|\, \bar p))` (Hoeffding, 1963,
   JASA 58), also where a single one would be rare;
-* whether the posterior is piled up where the distribution is as spread as it can be.
+* whether the posterior is piled up where the distribution is as spread as it can be, which is said
+  beside the others: data of a geometric distribution pile it up too.
 """
 
 from typing import Any, NamedTuple
@@ -116,10 +117,9 @@ def _compare(counts: np.ndarray, expected: _Expected) -> str:
     """Return what was observed beside what was predicted, where they are far apart."""
     mean, variance, zero, wobble = (np.broadcast_to(each, counts.shape) for each in expected[:4])
     squares, spread = np.sum((counts - mean) ** 2), np.sum(variance)
-    sds = 1.0 if expected.piled else SURPRISING
     with np.errstate(divide="ignore", invalid="ignore"):  # of what has no spread at all
         log_variance = np.log1p(np.sum(wobble) / spread**2)
-        limit = spread * np.exp(sds * np.sqrt(log_variance) - log_variance / 2)
+        limit = spread * np.exp(SURPRISING * np.sqrt(log_variance) - log_variance / 2)
     zeros, likely = np.sum(counts == 0), np.sum(zero)
     too_wide = squares > (1 + NOTABLE) * spread and squares > limit
     n = counts.size

@@ -182,7 +182,8 @@ class FinalPoints(_Points):
 
 
 # PyTensor keeps compiled graphs on disk under the properties of their Ops and this number.
-VERSION = version_of(Path(__file__).parent.glob("located*.py"))
+_FOLDER = Path(__file__).parent
+VERSION = version_of([*_FOLDER.glob("located*.py"), _FOLDER / "panels.py"])
 
 
 @register_funcify_default_op_cache_key(_Points)

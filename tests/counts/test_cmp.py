@@ -65,6 +65,16 @@ def test_poisson_and_geometric():
     np.testing.assert_allclose(logp, sp.geom.logpmf(x + 1, 0.2), rtol=1e-10)
 
 
+@pytest.mark.parametrize("mode", ["NUMBA", "FAST_COMPILE"])
+@pytest.mark.parametrize("form", FORMS)
+def test_no_rows_have_no_probabilities(form, mode):
+    """As after ``pm.set_data`` to an empty table, with one nu for all rows."""
+    first, nu, counts = pt.dvector("first"), pt.dscalar("nu"), pt.lvector("counts")
+    logp = pm.logp(pbs.CMP.dist(**{form: first}, nu=nu), counts)
+    nothing = {first: np.empty(0), nu: 1.3, counts: np.empty(0, dtype=int)}
+    assert logp.eval(nothing, mode=mode).shape == (0,)
+
+
 def test_no_normaliser_no_probability():
     assert pm.logp(pbs.CMP.dist(lam=1.5, nu=0.0), 3).eval() == -np.inf
     assert pm.logp(pbs.CMP.dist(mode=1.5, nu=0.0), 3).eval() == -np.inf

@@ -63,7 +63,7 @@ class _RowwiseOp(Op):
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         """Run the compiled sums."""
-        shape = max((x.shape for x in inputs), key=np.prod)
+        shape = np.broadcast_shapes(*(x.shape for x in inputs))
         for storage, values in zip(output_storage, self._evaluate(*inputs), strict=True):
             storage[0] = values.reshape(shape)
 

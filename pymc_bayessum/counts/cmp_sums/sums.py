@@ -1286,7 +1286,7 @@ def tails(what, x, eta, nu, out):
 def evaluate(what: int, n_outputs: int, *arrays: Any) -> Any:
     """Return what :func:`rows` (of two arrays) or :func:`tails` (of three) writes, from Python."""
     flat = [np.ascontiguousarray(x, dtype=float).reshape(-1) for x in arrays]
-    out = np.empty((n_outputs, max(x.size for x in flat)))
+    out = np.empty((n_outputs, *np.broadcast_shapes(*(x.shape for x in flat))))
     at = [x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (*flat, out)]
     sizes = [*(x.size for x in flat), n_outputs]
     sized = [part for pair in zip(sizes, at, strict=True) for part in pair]
