@@ -12,6 +12,7 @@ user's own distributions, at the smallest n that the data allow.
 """
 
 from collections.abc import Sequence
+from inspect import getfile
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,7 +146,7 @@ class NMixtureSum(Op):
 
 
 VERSION = version_of(
-    [*Path(__file__).parent.glob("n_mix*.py"), *(Path(m.__file__) for m in (log_factorial, panels))]
+    [*Path(__file__).parent.glob("n_mix*.py"), *map(Path, map(getfile, (log_factorial, panels)))]
 )
 
 
