@@ -693,6 +693,7 @@ def _pointer(typing_context, array):
 # the rows, so that nothing does depend on what was asked before.
 
 _FEWEST_ROWS = 64  # below, rows are summed
+_BLOCK = 1024  # rows that are read step by step
 _LOW_S, _HIGH_S, _LOW_V, _HIGH_V = -8.0, 9.5, -7.0, 4.0
 _ROOTS_S, _ROOTS_V = 35, 44  # cells before any is split: 1/2 by 1/4
 _DEEPEST = 4  # splits
@@ -701,7 +702,11 @@ _PER_FINE_S, _PER_FINE_V = _FINE_S / (_HIGH_S - _LOW_S), _FINE_V / (_HIGH_V - _L
 _MOST_FILLS = 1 << 12  # ten times what a model visits; beyond, rows are summed
 _HEAD = 4  # middle and inverse half width of a cell in s, then in log nu
 _N_POWERS = len(POWERS)
-_CELL = _HEAD + 5 * _N_POWERS + 3  # of five outputs, or of three; vectors may read over the end
+# Coefficients of up to four outputs are vectors, those of the fifth follow; both sizes are whole
+# numbers of vectors, so that none lies across two lines of the processor's memory.
+_PARTS = ((4, 0), (1, 4))  # how many outputs, and which is the first
+_CELL = _HEAD + 5 * _N_POWERS + 3
+_LINE = _HEAD + 5 * (DEGREE + 1) + 3  # of a cell at one nu: its middle and inverse half width in s
 
 # The index has an entry for each of the finest cells there may be: the number of a cell from 1 on,
 # -1 where rows are summed, or 0 where nothing is known yet.
@@ -715,7 +720,9 @@ class _Table:
     def __init__(self, by_mean: bool) -> None:
         self.by_mean = by_mean
         self.index = np.zeros(_FINE_S * _FINE_V, np.int16)
-        self.cells = np.zeros((_MOST_FILLS, _CELL))
+        memory = np.zeros(_MOST_FILLS * _CELL + 8)
+        aligned = -memory.ctypes.data // memory.itemsize % 8
+        self.cells = memory[aligned : aligned - 8].reshape(_MOST_FILLS, _CELL)
         self._known: dict[tuple[int, int, int], int] = {}
         self._n_cells = 0
         self._lock = Lock()
@@ -747,7 +754,10 @@ class _Table:
         if coefficients is None:
             return _UNKNOWN
         cell = self.cells[self._n_cells]
-        cell[_HEAD : _HEAD + coefficients.size] = coefficients.ravel()
+        for width, first in _PARTS:
+            part = coefficients[:, first : first + width]
+            place = cell[_HEAD + first * _N_POWERS :][: width * _N_POWERS]
+            place.reshape(-1, width)[:, : part.shape[1]] = part
         cell[:_HEAD] = s, 1.0 / half_s, v, 1.0 / half_v
         self._n_cells += 1
         return self._n_cells
@@ -798,55 +808,63 @@ def _horner(builder: Any, coefficients: Any, x: Any) -> Any:
     return total
 
 
-def _vectors(builder: Any, pointer: Any, n_outputs: int, first: int, n: int) -> list[Any]:
+def _vectors(builder: Any, pointer: Any, width: int, first: int, n: int) -> list[Any]:
     """Emit loads of n vectors that follow one another."""
-    kind = ir.VectorType(ir.DoubleType(), 4 if n_outputs <= 4 else 8).as_pointer()
-    places = [
-        builder.gep(pointer, [ir.Constant(ir.IntType(64), first + n_outputs * i)]) for i in range(n)
-    ]
+    kind = ir.VectorType(ir.DoubleType(), width).as_pointer()
+    places = [builder.gep(pointer, [ir.IntType(64)(first + width * i)]) for i in range(n)]
     return [builder.load(builder.bitcast(place, kind), align=8) for place in places]
 
 
-def _broadcast(builder: Any, x: Any, n_outputs: int) -> Any:
-    kind = ir.VectorType(ir.DoubleType(), 4 if n_outputs <= 4 else 8)
+def _broadcast(builder: Any, x: Any, width: int) -> Any:
+    kind = ir.VectorType(ir.DoubleType(), width)
     vector = builder.insert_element(ir.Constant(kind, ir.Undefined), x, ir.IntType(32)(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), None)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), width), None)
     return builder.shuffle_vector(vector, ir.Constant(kind, ir.Undefined), zeros)
 
 
-def _collapsed(builder: Any, cell: Any, w: Any, n_outputs: int) -> list[Any]:
-    """Emit the coefficients of powers of s at one nu."""
-    w = _broadcast(builder, w, n_outputs)
-    first = [_HEAD + n_outputs * POWERS.index((i, 0)) for i in range(DEGREE + 1)]
+def _collapsed(builder: Any, cell: Any, w: Any, width: int, first: int) -> list[Any]:
+    """Emit the coefficients of powers of s at one nu, of a part of the outputs."""
+    w, start = _broadcast(builder, w, width), _HEAD + first * _N_POWERS
     return [
-        _horner(builder, _vectors(builder, cell, n_outputs, at, DEGREE + 1 - i), w)
-        for i, at in enumerate(first)
+        _horner(
+            builder,
+            _vectors(builder, cell, width, start + width * POWERS.index((i, 0)), DEGREE + 1 - i),
+            w,
+        )
+        for i in range(DEGREE + 1)
     ]
 
 
 def _readers(n_outputs: int) -> tuple[Any, Any, Any]:
     """Make compiled functions that read a cell, a cell at one nu, and what that one wrote."""
     result = types.UniTuple(types.float64, n_outputs)
+    parts = [(width, first) for width, first in _PARTS if first < n_outputs]
 
-    def unpack(context, builder, vector):
-        items = [builder.extract_element(vector, ir.IntType(32)(o)) for o in range(n_outputs)]
-        return context.make_tuple(builder, result, items)
+    def outputs(context, builder, lines, u):
+        """Emit the polynomials in s, given what makes the coefficients of a part."""
+        items = []
+        for width, first in parts:
+            vector = _horner(builder, lines(width, first), _broadcast(builder, u, width))
+            items += [builder.extract_element(vector, ir.IntType(32)(o)) for o in range(width)]
+        return context.make_tuple(builder, result, items[:n_outputs])
 
     @_intrinsic
     def read(typing_context, cell, u, w):
         def codegen(context, builder, signature, args):
-            lines = _collapsed(builder, args[0], args[2], n_outputs)
-            value = _horner(builder, lines, _broadcast(builder, args[1], n_outputs))
-            return unpack(context, builder, value)
+            cell, u, w = args
+            return outputs(context, builder, lambda *part: _collapsed(builder, cell, w, *part), u)
 
         return result(_DOUBLES, types.float64, types.float64), codegen
 
     @_intrinsic
     def collapse(typing_context, cell, w, line):
         def codegen(context, builder, signature, args):
-            for i, vector in enumerate(_collapsed(builder, args[0], args[1], n_outputs)):
-                place = builder.gep(args[2], [ir.Constant(ir.IntType(64), 2 + n_outputs * i)])
-                builder.store(vector, builder.bitcast(place, vector.type.as_pointer()), align=8)
+            cell, w, line = args
+            for width, first in parts:
+                start = _HEAD + first * (DEGREE + 1)
+                for i, vector in enumerate(_collapsed(builder, cell, w, width, first)):
+                    place = builder.gep(line, [ir.IntType(64)(start + width * i)])
+                    builder.store(vector, builder.bitcast(place, vector.type.as_pointer()), align=8)
             return context.get_dummy_value()
 
         return types.void(_DOUBLES, types.float64, _DOUBLES), codegen
@@ -854,9 +872,11 @@ def _readers(n_outputs: int) -> tuple[Any, Any, Any]:
     @_intrinsic
     def read_line(typing_context, line, u):
         def codegen(context, builder, signature, args):
-            vectors = _vectors(builder, args[0], n_outputs, 2, DEGREE + 1)
-            value = _horner(builder, vectors, _broadcast(builder, args[1], n_outputs))
-            return unpack(context, builder, value)
+            def lines(width, first):
+                start = _HEAD + first * (DEGREE + 1)
+                return _vectors(builder, args[0], width, start, DEGREE + 1)
+
+            return outputs(context, builder, lines, args[1])
 
         return result(_DOUBLES, types.float64), codegen
 
@@ -886,7 +906,6 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
     n_outputs = 5 if by_mean else 3
     read, collapse, read_line = _readers(n_outputs)
     index_of, cells_of = (_mean_index, _mean_cells) if by_mean else (_rate_index, _rate_cells)
-    line_size = 2 + n_outputs * (DEGREE + 1) + 3
 
     @_inner
     def find(index, s, v):
@@ -898,53 +917,78 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
         return entry
 
     @_inner
-    def write(s, nu, values, out, i, n):
-        """Write the outputs of row i of n: those of a cell are smaller."""
-        a = values[0]
+    def position(first, nu):
+        return first if by_mean or first <= 0.0 else first / nu
+
+    @_inner
+    def write(values, out, i, n):
+        """Write what a cell holds of row i of n."""
+        out[i], out[n + i], out[2 * n + i] = values[0], values[1], values[2]
         if by_mean:
-            out[i] = a + nu * s
-            out[n + i] = values[1] + _exp(s) * (a + nu)
-            out[2 * n + i], out[3 * n + i], out[4 * n + i] = values[2], values[3], values[4]
+            out[3 * n + i], out[4 * n + i] = values[3], values[4]
+
+    @_inner
+    def complete(s, nu, out, i, n):
+        """Turn that into the outputs, which are larger."""
+        if by_mean:
+            out[n + i] += _exp(s) * (out[i] + nu)
+            out[i] += nu * s
         else:
-            out[i] = a + nu * _exp(s) if s > 0.0 else a
-            out[n + i], out[2 * n + i] = values[1], values[2]
+            out[i] += nu * _exp(s) if s > 0.0 else 0.0
 
     def each(n, step_first, first, step_nu, nu, out):
         index, cells = index_of(), cells_of()
+        s, v, dispersion = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+        # Rows of a block that share a cell: the last of them, and the one before each.
+        last, before = np.full(_MOST_FILLS + 1, -1), np.empty(_BLOCK, np.int64)
+        seen = np.empty(_BLOCK, np.int64)
         left = 0
-        for i in range(n):
-            s, dispersion = first[step_first * i], nu[step_nu * i]
-            if not by_mean and s > 0.0:
-                s /= dispersion
-            if dispersion > 1e-3 and _LOW_S < s < _HIGH_S:
-                v = _log(dispersion)
-                if _LOW_V < v < _HIGH_V:
-                    entry = find(index, s, v)
-                    if entry > 0:
-                        cell = _at(cells, (entry - 1) * _CELL)
-                        values = read(cell, (s - cell[0]) * cell[1], (v - cell[2]) * cell[3])
-                        write(s, dispersion, values, out, i, n)
-                        continue
-            out[i] = math.nan
-            left += 1
+        # Step by step, because the steps of one row wait for each other, and cell by cell, because
+        # the next row would find another in the memory that is near.
+        for start in range(0, n, _BLOCK):
+            m = min(_BLOCK, n - start)
+            for k in range(m):
+                s[k], dispersion[k] = first[step_first * (start + k)], nu[step_nu * (start + k)]
+            for k in range(m):
+                s[k], v[k] = position(s[k], dispersion[k]), _log(dispersion[k])
+            n_seen = 0
+            for k in range(m):
+                entry = _SUMMED
+                if _LOW_S < s[k] < _HIGH_S and dispersion[k] > 1e-3 and _LOW_V < v[k] < _HIGH_V:
+                    entry = find(index, s[k], v[k])
+                if entry == _SUMMED:
+                    out[start + k] = math.nan
+                    left += 1
+                    continue
+                before[k] = last[entry]
+                last[entry] = k
+                if before[k] < 0:
+                    seen[n_seen] = entry
+                    n_seen += 1
+            for entry in seen[:n_seen]:
+                cell = _at(cells, (entry - 1) * _CELL)
+                k = last[entry]
+                last[entry] = -1
+                while k >= 0:
+                    values = read(cell, (s[k] - cell[0]) * cell[1], (v[k] - cell[2]) * cell[3])
+                    write(values, out, start + k, n)
+                    k = before[k]
+            for k in range(m):
+                complete(s[k], dispersion[k], out, start + k, n)
         return left
 
     def shared(n, first, nu, out):
         index, cells = index_of(), cells_of()
         v = _log(nu)
         # Polynomials in s alone, each behind the middle and the inverse half width of its cell.
-        lines = np.empty(_FINE_S * line_size)
-        kept = np.empty(_FINE_S)  # 0 where nothing is known yet, -1 where rows are summed
-        for slot in range(_FINE_S):
-            kept[slot] = 0.0
+        lines = np.empty(_FINE_S * _LINE)
+        kept = np.zeros(_FINE_S)  # 0 where nothing is known yet, -1 where rows are summed
         left = 0
         for i in range(n):
-            s = first[i]
-            if not by_mean and s > 0.0:
-                s /= nu
+            s = position(first[i], nu)
             if _LOW_S < s < _HIGH_S:
                 slot = int((s - _LOW_S) * _PER_FINE_S)
-                line = _at(_pointer(lines), slot * line_size)
+                line = _at(_pointer(lines), slot * _LINE)
                 if kept[slot] == 0.0:
                     entry = find(index, s, v)
                     kept[slot] = 1.0 if entry > 0 else -1.0
@@ -953,10 +997,12 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
                         collapse(cell, (v - cell[2]) * cell[3], line)
                         line[0], line[1] = cell[0], cell[1]
                 if kept[slot] > 0.0:
-                    write(s, nu, read_line(line, (s - line[0]) * line[1]), out, i, n)
+                    write(read_line(line, (s - line[0]) * line[1]), out, i, n)
                     continue
             out[i] = math.nan
             left += 1
+        for i in range(n):
+            complete(position(first[i], nu), nu, out, i, n)
         return left
 
     return each, shared
