@@ -702,10 +702,13 @@ _PER_FINE_S, _PER_FINE_V = _FINE_S / (_HIGH_S - _LOW_S), _FINE_V / (_HIGH_V - _L
 _MOST_FILLS = 1 << 12  # ten times what a model visits; beyond, rows are summed
 _HEAD = 4  # middle and inverse half width of a cell in s, then in log nu
 _N_POWERS = len(POWERS)
-# Coefficients of up to four outputs are vectors, those of the fifth follow; both sizes are whole
-# numbers of vectors, so that none lies across two lines of the processor's memory.
+# A vector holds a coefficient of up to four outputs, power by power. Of the fifth output it holds
+# those of four powers of s, and vectors follow one another from the lowest power of log nu on.
 _PARTS = ((4, 0), (1, 4))  # how many outputs, and which is the first
-_CELL = _HEAD + 5 * _N_POWERS + 3
+_LENGTHS = range(DEGREE + 1, 0, -4)  # vectors of four powers of s each
+_STARTS = np.cumsum([_N_POWERS, *_LENGTHS])  # which vector is their first
+_FIFTH = [_HEAD + 4 * (_STARTS[i // 4] + k) + i % 4 for i, k in POWERS]
+_CELL = _HEAD + 4 * _STARTS[-1]
 _LINE = _HEAD + 5 * (DEGREE + 1) + 3  # of a cell at one nu: its middle and inverse half width in s
 
 # The index has an entry for each of the finest cells there may be: the number of a cell from 1 on,
@@ -754,10 +757,10 @@ class _Table:
         if coefficients is None:
             return _UNKNOWN
         cell = self.cells[self._n_cells]
-        for width, first in _PARTS:
-            part = coefficients[:, first : first + width]
-            place = cell[_HEAD + first * _N_POWERS :][: width * _N_POWERS]
-            place.reshape(-1, width)[:, : part.shape[1]] = part
+        vectors = cell[_HEAD : _HEAD + 4 * _N_POWERS].reshape(-1, 4)
+        vectors[:, : coefficients.shape[1]] = coefficients[:, :4]
+        if self.by_mean:
+            cell[_FIFTH] = coefficients[:, 4]
         cell[:_HEAD] = s, 1.0 / half_s, v, 1.0 / half_v
         self._n_cells += 1
         return self._n_cells
@@ -824,15 +827,18 @@ def _broadcast(builder: Any, x: Any, width: int) -> Any:
 
 def _collapsed(builder: Any, cell: Any, w: Any, width: int, first: int) -> list[Any]:
     """Emit the coefficients of powers of s at one nu, of a part of the outputs."""
-    w, start = _broadcast(builder, w, width), _HEAD + first * _N_POWERS
-    return [
-        _horner(
-            builder,
-            _vectors(builder, cell, width, start + width * POWERS.index((i, 0)), DEGREE + 1 - i),
-            w,
-        )
-        for i in range(DEGREE + 1)
+    w = _broadcast(builder, w, 4)
+
+    def at_nu(start, n):
+        return _horner(builder, _vectors(builder, cell, 4, _HEAD + 4 * start, n), w)
+
+    if first == 0:
+        return [at_nu(POWERS.index((i, 0)), DEGREE + 1 - i) for i in range(DEGREE + 1)]
+    groups = [at_nu(*group) for group in zip(_STARTS, _LENGTHS, strict=False)]
+    lanes = [
+        builder.extract_element(group, ir.IntType(32)(o)) for group in groups for o in range(4)
     ]
+    return [_broadcast(builder, lane, 1) for lane in lanes[: DEGREE + 1]]
 
 
 def _readers(n_outputs: int) -> tuple[Any, Any, Any]:
@@ -908,12 +914,16 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
     index_of, cells_of = (_mean_index, _mean_cells) if by_mean else (_rate_index, _rate_cells)
 
     @_inner
-    def find(index, s, v):
-        i, j = int((s - _LOW_S) * _PER_FINE_S), int((v - _LOW_V) * _PER_FINE_V)
-        entry = np.int64(_load(index, i * _FINE_V + j))
+    def place(s, v):
+        """Return where the index speaks of a point."""
+        return int((s - _LOW_S) * _PER_FINE_S) * _FINE_V + int((v - _LOW_V) * _PER_FINE_V)
+
+    @_inner
+    def find(index, at):
+        entry = np.int64(_load(index, at))
         if entry == _UNKNOWN:
-            entry = _find()(by_mean, i, j)
-            _store(index, i * _FINE_V + j, entry)
+            entry = _find()(by_mean, at // _FINE_V, at % _FINE_V)
+            _store(index, at, entry)
         return entry
 
     @_inner
@@ -941,7 +951,7 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
         s, v, dispersion = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
         # Rows of a block that share a cell: the last of them, and the one before each.
         last, before = np.full(_MOST_FILLS + 1, -1), np.empty(_BLOCK, np.int64)
-        seen = np.empty(_BLOCK, np.int64)
+        at, seen = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
         left = 0
         # Step by step, because the steps of one row wait for each other, and cell by cell, because
         # the next row would find another in the memory that is near.
@@ -951,11 +961,12 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
                 s[k], dispersion[k] = first[step_first * (start + k)], nu[step_nu * (start + k)]
             for k in range(m):
                 s[k], v[k] = position(s[k], dispersion[k]), _log(dispersion[k])
+                inside = (s[k] > _LOW_S) & (s[k] < _HIGH_S) & (dispersion[k] > 1e-3)
+                inside &= (v[k] > _LOW_V) & (v[k] < _HIGH_V)
+                at[k] = place(s[k], v[k]) if inside else -1
             n_seen = 0
             for k in range(m):
-                entry = _SUMMED
-                if _LOW_S < s[k] < _HIGH_S and dispersion[k] > 1e-3 and _LOW_V < v[k] < _HIGH_V:
-                    entry = find(index, s[k], v[k])
+                entry = find(index, at[k]) if at[k] >= 0 else _SUMMED
                 if entry == _SUMMED:
                     out[start + k] = math.nan
                     left += 1
@@ -990,7 +1001,7 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
                 slot = int((s - _LOW_S) * _PER_FINE_S)
                 line = _at(_pointer(lines), slot * _LINE)
                 if kept[slot] == 0.0:
-                    entry = find(index, s, v)
+                    entry = find(index, place(s, v))
                     kept[slot] = 1.0 if entry > 0 else -1.0
                     if entry > 0:
                         cell = _at(cells, (entry - 1) * _CELL)
