@@ -211,13 +211,13 @@ def _checked(masses: Masses, result: Any, psi: Any) -> Any:
 def _zero_inflated_logp(op, values, rng, size, psi, first, nu, **kwargs):
     [value] = values
     masses, counted = op.masses(first, nu), Counted.of(value)
-    result = pt.log(psi) + masses.log_mass(counted.count)
-    log_zero = masses.log_zero
+    log_mass = masses.log_mass(counted.count)
+    result = pt.log(psi) + log_mass
     if (rows := _known_rows(value, result, np.equal)) is None:
-        zero = _with_zeros(psi, log_zero)
+        zero = _with_zeros(psi, masses.log_zero)
         result = pt.switch(pt.eq(counted.count, 0), zero, result)
     else:
-        zero = _with_zeros(rows.of(psi), rows.of(log_zero))
+        zero = _with_zeros(rows.of(psi), rows.of(log_mass))
         result = rows.put(result, zero)
     return _checked(masses, counted.guard(result), psi)
 
