@@ -21,12 +21,11 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
-from pymc_bayessum.graphs.default_anchors import prior_parameters
+from pymc_bayessum.graphs.default_anchors import PottsAnchors, prior_parameters
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
 from pymc_bayessum.graphs.energies import row_logp
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.mixing import warn_of_memory
-from pymc_bayessum.graphs.model_anchors import PottsAnchors
 from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
