@@ -41,7 +41,7 @@ from pymc_bayessum.graphs.elimination import (
 from pymc_bayessum.graphs.elimination_passes import NATIVE_VERSION, native_symbol
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.node import log_z
-from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
+from pymc_bayessum.normalizers.protocol import Exact
 
 __all__ = ["ExactNormalizer", "LogPartition", "Marginals", "MarginalsTangent"]
 
@@ -277,34 +277,22 @@ def _jax_functions(plan: EliminationPlan) -> dict[str, Callable[..., Any]]:
 
 
 @dataclass(frozen=True)
-class Elimination:
+class Elimination(Exact):
     """The normaliser of full parameters, fields (..., L, S) and couplings (..., E, S, S)."""
 
     plan: EliminationPlan
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    description = ELIMINATION
+    advice = "a prior that keeps h and J finite: elimination is exact wherever they are"
 
-    def log_z(self, xp: Any, fields: Any, couplings: Any) -> Any:
+    def log_z(self, xp: Any, *theta: Any) -> Any:
         """Log Z by the compiled passes, or by the Op around them."""
+        fields, couplings = theta
         if xp is np:
             return self.plan.log_partitions(fields, couplings)
         op: Any = LogPartition(self.plan)
         batched = fields.type.ndim > 2 or couplings.type.ndim > 3
         return (Blockwise(op) if batched else op)(fields, couplings)
-
-    def sd(self, xp: Any, fields: Any, couplings: Any) -> None:
-        """None: it is exact."""
-
-    def reference(self, asked: Asked) -> Reference:
-        """Itself: there is nothing better."""
-        return Given(self.plan.log_partitions, ELIMINATION)
-
-    def remedy(self, facts: Facts) -> str:
-        """Say what can be wrong with a sum that leaves nothing out."""
-        return "a prior that keeps h and J finite: elimination is exact wherever they are"
 
 
 @dataclass(frozen=True)
