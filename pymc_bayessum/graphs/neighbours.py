@@ -1,7 +1,7 @@
 """Who is next to whom: couplings sorted by the site they act on, and the local fields they make."""
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -9,8 +9,7 @@ from numba import njit
 __all__ = ["Neighbours", "adjacency", "local_fields", "neighbours", "softmax"]
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbours(NamedTuple):
     """Neighbours of every site, one after the other, with the couplings turned towards the site.
 
     Attributes
