@@ -11,6 +11,7 @@ longer than the parameters, so half a million of them are no obstacle.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.interrupts import Interrupted
 
-__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson", "posterior"]
+__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson"]
 
 #: Steps of a round: this over their size, after which their noise is forgotten; and at most.
 ROUND, MOST_STEPS = 4.0, 640
@@ -53,7 +54,6 @@ class Posterior:
         Of the normal priors.
     group_rate : float
         The prior of each coupling table has a factor ``exp(-group_rate * norm)``.
-    scaled : Centring
     """
 
     layout: PottsLayout
@@ -63,7 +63,19 @@ class Posterior:
     mean: np.ndarray
     variance: np.ndarray
     group_rate: float
-    scaled: Centring
+
+    @cached_property
+    def scaled(self) -> Centring:
+        """Directions in which it bends about equally."""
+        layout = self.layout
+        found = centring(layout, self.sites, self.pairs, self.n_rows, 1.0 / self.variance)
+        if not self.group_rate:
+            return found
+        # A table shrinks towards zero as one, so all of it has steps of one length.
+        h, J = layout.unflatten(found.scale)
+        alike = 1.0 / np.sqrt((1.0 / J**2).mean(axis=(1, 2), keepdims=True))
+        J = np.broadcast_to(alike, J.shape)
+        return replace(found, scale=layout.flatten(h, J), unseen=np.empty(0))
 
     def slope(self, theta: np.ndarray, sites: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Return that of the log-posterior without its group part, given the model's marginals."""
@@ -96,26 +108,6 @@ class Posterior:
             moved = (self.step(theta, slope, size) - theta)[n_field:]
             left[n_field:] = moved / (size * self.scaled.scale[n_field:])
         return left
-
-
-def posterior(
-    layout: PottsLayout,
-    sites: np.ndarray,
-    pairs: np.ndarray,
-    n_rows: float,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    group_rate: float,
-) -> Posterior:
-    """Put together what is climbed; see :class:`Posterior`."""
-    scaled = centring(layout, sites, pairs, n_rows, 1.0 / variance)
-    if group_rate:
-        # A table shrinks towards zero as one, so all of it has steps of one length.
-        h, J = layout.unflatten(scaled.scale)
-        alike = 1.0 / np.sqrt((1.0 / J**2).mean(axis=(1, 2), keepdims=True))
-        J = np.broadcast_to(alike, J.shape)
-        scaled = replace(scaled, scale=layout.flatten(h, J), unseen=np.empty(0))
-    return Posterior(layout, sites, pairs, n_rows, mean, variance, group_rate, scaled)
 
 
 @dataclass(frozen=True, eq=False)
