@@ -81,7 +81,7 @@ def apply_rv(*parameters: Any, op: StatesRV, rng: Any = None, size: Any = None) 
 
 
 def one_set(value: Any, n_core: int) -> Any:
-    """Drop leading dimensions of a symbolic parameter that hold one set only."""
+    """Drop leading axes of length one, which PyMC gives to parameters of a sized variable."""
     while value.type.ndim > n_core and value.type.broadcastable[0]:
-        value = value[0]
+        value = pt.squeeze(value, axis=0)
     return value
