@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 
-from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.node_sum import log_sum
 from pymc_bayessum.normalizers.protocol import Exact
 
 __all__ = ["LARGEST_SUPPORT", "ListedSum", "distinct"]
@@ -66,7 +64,4 @@ class ListedSum(Exact):
     def log_z(self, xp: Any, *theta: Any) -> Any:
         """Log Z of parameter vectors (..., d)."""
         (vector,) = theta
-        terms = product(xp, vector, self.rows.T) + np.log(self.times)
-        peak = xp.max(terms, axis=-1, keepdims=True)
-        peak = disconnected_grad(peak) if xp is pt else peak
-        return xp.log(xp.sum(xp.exp(terms - peak), axis=-1)) + peak[..., 0]
+        return log_sum(xp, vector, self.rows, np.log(self.times))
