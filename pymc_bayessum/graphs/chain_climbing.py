@@ -43,17 +43,9 @@ WORSE = 2.0
 class Posterior:
     """What is climbed: weighted data, and priors of independent parameters.
 
-    Attributes
-    ----------
-    layout : PottsLayout
-    sites, pairs : ndarray, shapes (L, S) and (E, S, S)
-        Frequencies in the data.
-    n_rows : float
-        The sum of the weights.
-    mean, variance : ndarray, shape (d,)
-        Of the normal priors.
-    group_rate : float
-        The prior of each coupling table has a factor ``exp(-group_rate * norm)``.
+    Frequencies of sites (L, S) and pairs (E, S, S) in the data, the sum of their weights, and means
+    and variances (d,) of normal priors; that of each coupling table has a factor
+    ``exp(-group_rate * norm)`` besides.
     """
 
     layout: PottsLayout
@@ -114,19 +106,9 @@ class Posterior:
 class ChainClimb:
     """Where a climb is, and all it needs to go on.
 
-    Attributes
-    ----------
-    theta : ndarray, shape (d,)
-    states : ndarray of int, shape (M, L)
-        Of the chains, those that started from data at even places.
-    step : float
-        Size of the next steps; one is that of Newton's method where sites are independent.
-    error : float
-        The slope left at theta, in posterior sds.
-    history : tuple of dict
-    pearson : float
-        Correlation of connected statistics between data and model.
-    converged : bool
+    Chains that started from data stand at even places of the states (M, L). Steps of size one are
+    those of Newton's method where sites are independent; the error is the slope left at theta (d,),
+    in posterior sds, and ``pearson`` the correlation of connected statistics of data and model.
     """
 
     theta: np.ndarray

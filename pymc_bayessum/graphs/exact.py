@@ -305,10 +305,6 @@ class ExactNormalizer:
     :math:`w_v` of the order of elimination; :class:`~pymc_bayessum.graphs.elimination.Budget` has
     what is chosen by default and what is possible.
 
-    Parameters
-    ----------
-    layout : PottsLayout
-
     Examples
     --------
     >>> import numpy as np
@@ -325,6 +321,10 @@ class ExactNormalizer:
     """
 
     layout: PottsLayout
+
+    is_absolute = True
+    #: Zero, up to rounding.
+    predicted_error = 0.0
 
     def __post_init__(self) -> None:
         """Refuse graphs that are too wide."""
@@ -351,16 +351,6 @@ class ExactNormalizer:
     def width(self) -> int:
         """Largest separator of the elimination."""
         return self.plan.width
-
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def predicted_error(self) -> float:
-        """Zero, up to rounding."""
-        return 0.0
 
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z of parameters in the layout's shapes, or of a batch of them."""

@@ -59,14 +59,8 @@ class _TreeStartedChain(GraphChain):
 class PottsFamily:
     r"""The family :math:`p(x) \propto e^{\theta \cdot \phi(x)}` of a Potts or Ising layout.
 
-    States are rows of 0 .. S-1, for spins too.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    sampler : {"exact", "swendsen-wang", "gibbs"}, optional
-        By default exact where one elimination of the graph is affordable, else Swendsen-Wang where
-        it applies, else Gibbs.
+    States are rows of 0 .. S-1, for spins too. The sampler is by default exact where one
+    elimination of the graph is affordable, else Swendsen-Wang where it applies, else Gibbs.
 
     Examples
     --------
