@@ -25,6 +25,7 @@ from pymc_bayessum.measures.supports import (
     Support,
 )
 from pymc_bayessum.normalizers.adaptive import AdaptiveSum
+from pymc_bayessum.normalizers.drawn import one_set
 from pymc_bayessum.normalizers.located import N_CANDIDATES
 from pymc_bayessum.normalizers.node import log_z as log_z_of
 from pymc_bayessum.normalizers.node import normalized
@@ -312,7 +313,7 @@ def _log_mass(
     """Return the log-probability of values, given log Z and some point of the support."""
 
     def logp(value, *inputs):
-        values = [_unpad(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
+        values = [one_set(v, tensor.type.ndim) for v, tensor in zip(inputs, tensors, strict=False)]
         value = pt.as_tensor_variable(value)
         inside = True if support is None else _inside(support, value)
         if value.dtype.startswith("float"):
@@ -335,13 +336,6 @@ def _as_parameter(param: Any) -> TensorVariable:
 def _make_room(value: Any, core_ndim: int) -> Any:
     """Insert an axis for the nodes between batch and core dimensions, if there is any batch."""
     return pt.expand_dims(value, -1 - core_ndim) if value.type.ndim > core_ndim else value
-
-
-def _unpad(value: Any, ndim: int) -> Any:
-    """Drop the leading axes of length one that PyMC gives to parameters of a sized variable."""
-    while value.type.ndim > ndim and value.type.broadcastable[0]:
-        value = pt.squeeze(value, axis=0)
-    return value
 
 
 def _core_ndims(tensors: Sequence[Any], ndims_params: Any, ndim_supp: int) -> list[int]:

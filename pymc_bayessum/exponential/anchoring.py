@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pytensor.graph.basic import Variable
+from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.anchoring.files import as_fields
 from pymc_bayessum.anchoring.prior import prior_draws
@@ -43,21 +43,15 @@ class Prior(NamedTuple):
     n_batch: int
 
 
-def prior_of(theta: Any) -> Prior:
-    """Draw from the prior of a model's parameters (..., d).
+def prior_of(theta: TensorVariable) -> Prior:
+    """Draw from the prior of a model's parameters (..., d), a tensor.
 
     Examples
     --------
     >>> import pymc as pm
-    >>> prior_of(np.zeros((4, 2))).n_batch
-    1
     >>> prior_of(pm.Normal.dist(shape=3)).draws.shape
     (200, 3)
     """
-    if not isinstance(theta, Variable):
-        # Numbers have no draws: a few copies of them span the one point there is.
-        drawn = np.tile(np.asarray(theta, dtype=float), (3,) + (1,) * np.ndim(theta))
-        return Prior(drawn, np.ndim(theta) - 1)
     found = prior_draws([theta])
     draws = None if found is None or not np.isfinite(found[0]).all() else found[0].astype(float)
     return Prior(draws, theta.type.ndim - 1)

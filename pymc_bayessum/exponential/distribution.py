@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-import numba
 import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.distribution import Discrete, _support_point
@@ -13,9 +12,6 @@ from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
 from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Constant, Variable
-from pytensor.link.numba.dispatch.basic import numba_njit
-from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
-from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
@@ -27,6 +23,7 @@ from pymc_bayessum.exponential.statistics import Statistics, numeric_statistics
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored
+from pymc_bayessum.normalizers.drawn import StatesRV, apply_rv, one_set
 from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
@@ -39,13 +36,12 @@ __all__ = [
     "FamilyDistribution",
     "as_theta",
     "choose_normalizer",
-    "draw_states",
     "is_renewable",
     "require_rows",
 ]
 
 
-class ExponentialFamilyRV(RandomVariable):
+class ExponentialFamilyRV(StatesRV):
     """Random states of an exponential family; family and normaliser are part of the Op.
 
     ``known`` is the normaliser of all states that agree with data of which a part is missing; its
@@ -53,7 +49,6 @@ class ExponentialFamilyRV(RandomVariable):
     """
 
     name = "exponential_family"
-    dtype = "int64"
     __props__: Any = ("name", "signature", "dtype", "inplace", "family", "normalizer", "known")
     _print_name = ("ExponentialFamily", "\\operatorname{ExponentialFamily}")
 
@@ -65,6 +60,7 @@ class ExponentialFamilyRV(RandomVariable):
         **kwargs: Any,
     ) -> None:
         self.family, self.normalizer, self.known = family, normalizer, known
+        self.state_shape = family.state_shape
         state = ",".join(map(str, family.state_shape))
         kwargs.setdefault("signature", f"({family.n_statistics})->({state})")
         super().__init__(**kwargs)
@@ -75,44 +71,13 @@ class ExponentialFamilyRV(RandomVariable):
             return None
         return FamilyAnchors(self.family, prior_of(theta), random_seed, progressbar)
 
-    def rng_fn(self, rng: np.random.Generator, theta: Any, size: Any) -> np.ndarray:
-        """Draw all states of one parameter vector together."""
-        theta = np.asarray(theta, dtype=float)
-        batch = theta.shape[:-1]
-        size = batch if size is None else tuple(int(length) for length in size)
-        lead = (1,) * (len(size) - len(batch)) + batch
-        theta = theta.reshape(*lead, -1)
-        shape = self.family.state_shape
-        draws = np.empty((*size, *shape), dtype=np.int64)
-        for index in np.ndindex(lead):
-            # A dimension along which parameters do not vary holds repeated draws.
-            place = tuple(
-                slice(None) if length == 1 else k for k, length in zip(index, lead, strict=True)
-            )
-            part = draws[place]
-            n = part.size // int(np.prod(shape))
-            states = self.family.sample(theta[index], n, rng)
-            draws[place] = self.family.decode(states).reshape(part.shape)
-        return draws
+    def draw_states(self, rng: np.random.Generator, n: int, *parameters: np.ndarray) -> np.ndarray:
+        """Draw by the family's sampler."""
+        (theta,) = parameters
+        return self.family.decode(self.family.sample(theta, n, rng))
 
 
 optdb.register("load_families_for_jax", LoadForJax(f"{__package__}.family_jax"), "jax", position=0)
-
-
-@numba_core_rv_funcify.register(ExponentialFamilyRV)
-def _numba_draw(op: ExponentialFamilyRV, node: Any) -> Any:
-    state_type = numba.types.Array(numba.int64, len(op.family.state_shape), "C")
-
-    def draw(rng: np.random.Generator, theta: Any) -> np.ndarray:
-        return op.rng_fn(rng, theta, ())
-
-    @numba_njit
-    def random(rng, theta):
-        with numba.objmode(state=state_type):
-            state = draw(rng, theta)
-        return state
-
-    return random, None
 
 
 @_logprob.register(ExponentialFamilyRV)
@@ -124,8 +89,7 @@ def exponential_family_logp(
     normalizer, value = resolved(op.normalizer, value)
     if normalizer is None:
         raise ValueError(_no_normalizer(op.family))
-    while theta.type.ndim > 1 and theta.type.broadcastable[0]:
-        theta = theta[0]
+    theta = one_set(theta, 1)
     level = _once_a_group(normalizer, theta)
     if op.known is not None:
         energy, valid = log_z(resolved(op.known, value)[0], theta), pt.constant(True)
@@ -287,14 +251,6 @@ def is_renewable(normalizer: Any) -> bool:
     return normalizer is None or isinstance(normalizer, Anchorage) or isinstance(rule, Anchored)
 
 
-def draw_states(
-    theta: Any, op: ExponentialFamilyRV, rng: Any = None, size: Any = None
-) -> TensorVariable:
-    """Apply the Op of a family's draws as PyMC asks for it."""
-    rng = pt.random.shared_rng(seed=None) if rng is None else rng
-    return op(theta, rng=rng, size=size, return_next_rng=True)[1]
-
-
 class FamilyDistribution(Discrete):
     """What distributions of families share: their statistics as a variable of the model."""
 
@@ -363,7 +319,7 @@ class ExponentialFamily(FamilyDistribution):
     """
 
     rv_type = ExponentialFamilyRV
-    rv_op = staticmethod(draw_states)
+    rv_op = staticmethod(apply_rv)
 
     def __new__(
         cls,

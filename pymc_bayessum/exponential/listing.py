@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 
-from pymc_bayessum.normalizers.anchored.products import product
-from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
+from pymc_bayessum.normalizers.anchored.node_sum import log_sum
+from pymc_bayessum.normalizers.protocol import Exact
 
 __all__ = ["LARGEST_SUPPORT", "ListedSum", "distinct"]
 
@@ -43,7 +41,7 @@ def distinct(statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True, eq=False)
-class ListedSum:
+class ListedSum(Exact):
     """The normaliser of a family whose states can be listed.
 
     Distinct statistics (M, d), and the number of states with each.
@@ -60,26 +58,10 @@ class ListedSum:
     rows: np.ndarray = field(repr=False)
     times: np.ndarray = field(repr=False)
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    description = "the list of all states"
+    advice = "a prior that keeps theta finite: the sum over all states is exact wherever it is"
 
     def log_z(self, xp: Any, *theta: Any) -> Any:
         """Log Z of parameter vectors (..., d)."""
         (vector,) = theta
-        terms = product(xp, vector, self.rows.T) + np.log(self.times)
-        peak = xp.max(terms, axis=-1, keepdims=True)
-        peak = disconnected_grad(peak) if xp is pt else peak
-        return xp.log(xp.sum(xp.exp(terms - peak), axis=-1)) + peak[..., 0]
-
-    def sd(self, xp: Any, *theta: Any) -> None:
-        """None: it is exact."""
-
-    def reference(self, asked: Asked) -> Reference:
-        """Itself: there is nothing better."""
-        return Given(lambda theta: self.log_z(np, theta), "the list of all states")
-
-    def remedy(self, facts: Facts) -> str:
-        """Say what can be wrong with a sum that leaves nothing out."""
-        return "a prior that keeps theta finite: the sum over all states is exact wherever it is"
+        return log_sum(xp, vector, self.rows, np.log(self.times))

@@ -77,30 +77,41 @@ def tree_importance(
     return LogConstant(float(level + np.log(total)), sd, "tree", variance, n)
 
 
-def _path_variances(
-    fields: np.ndarray,
-    couplings: np.ndarray,
-    edges: np.ndarray,
-    tree: TreeCategorical,
-    ladder: np.ndarray,
-    n_chains: int,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Carry chains along a ladder; return log weights and the variance of g on every rung."""
-    layout = _full_layout(fields, edges)
-    tree_fields, tree_couplings = tree_parameters(tree, edges)
-    field_step, coupling_step = fields - tree_fields, couplings - tree_couplings
-    states = tree.sample(n_chains, rng)
-    log_weights = np.zeros(n_chains)
-    variances = np.empty(len(ladder) - 1)
-    for step, (here, there) in enumerate(pairwise(ladder)):
-        if step:
-            between = tree_fields + here * field_step, tree_couplings + here * coupling_step
-            states = GraphChain(layout, *between, "gibbs").advance(states, 1, rng)
-        ratio = layout.energy(states, field_step, coupling_step)
-        log_weights += (there - here) * ratio
-        variances[step] = ratio.var()
-    return log_weights, variances
+class _Path:
+    """The members of a path from a tree to a model, both on one graph."""
+
+    def __init__(
+        self, fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, tree: TreeCategorical
+    ):
+        self.tree, self.layout = tree, _full_layout(fields, edges)
+        self.start = tree_parameters(tree, edges)
+        self.step = fields - self.start[0], couplings - self.start[1]
+
+    def carry(
+        self, ladder: np.ndarray, n_chains: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Carry chains along a ladder; return log weights and the variance of g on every rung."""
+        states = self.tree.sample(n_chains, rng)
+        log_weights = np.zeros(n_chains)
+        variances = np.empty(len(ladder) - 1)
+        for rung, (here, there) in enumerate(pairwise(ladder)):
+            if rung:
+                h, J = (a + here * b for a, b in zip(self.start, self.step, strict=True))
+                states = GraphChain(self.layout, h, J, "gibbs").advance(states, 1, rng)
+            ratio = self.layout.energy(states, *self.step)
+            log_weights += (there - here) * ratio
+            variances[rung] = ratio.var()
+        return log_weights, variances
+
+    def enough_steps(self, n_evals: int, rng: np.random.Generator) -> int:
+        """Double the steps of a short run until its log weights vary by less than one."""
+        steps = 40
+        while 4 * steps <= n_evals // 50:
+            log_weights, _ = self.carry(np.linspace(0.0, 1.0, steps + 1), 30, rng)
+            if log_weights.var() < 0.5:
+                break
+            steps *= 2
+        return steps
 
 
 def annealed_importance(
@@ -130,12 +141,13 @@ def annealed_importance(
     tree = fitted_tree(fields, couplings, edges) if tree is None else tree
     pilot = np.linspace(0.0, 1.0, max(3, n_steps // 4) + 1)
     few = max(20, n_chains // 10)
-    _, variances = _path_variances(fields, couplings, edges, tree, pilot, few, rng)
+    path = _Path(fields, couplings, edges, tree)
+    _, variances = path.carry(pilot, few, rng)
     speed = np.sqrt(variances)
     length = np.concatenate([[0.0], np.cumsum(speed + 0.05 * speed.mean() + 1e-12)])
     ladder = np.interp(np.linspace(0.0, length[-1], n_steps + 1), length, pilot)
     ladder[0], ladder[-1] = 0.0, 1.0
-    log_weights, variances = _path_variances(fields, couplings, edges, tree, ladder, n_chains, rng)
+    log_weights, variances = path.carry(ladder, n_chains, rng)
     level = log_weights.max()
     weights = np.exp(log_weights - level)
     sd = float(weights.std(ddof=1) / weights.mean() / np.sqrt(n_chains))
@@ -170,25 +182,6 @@ def log_constant(
     plain = tree_importance(fields, couplings, edges, max(200, n_evals // 10), rng, tree)
     if plain.base_variance <= 1.0:
         return tree_importance(fields, couplings, edges, n_evals, rng, tree)
-    n_steps = _enough_steps(fields, couplings, edges, tree, n_evals, rng)
+    n_steps = _Path(fields, couplings, edges, tree).enough_steps(n_evals, rng)
     n_chains = max(20, n_evals // n_steps)
     return annealed_importance(fields, couplings, edges, n_chains, n_steps, rng, tree)
-
-
-def _enough_steps(
-    fields: np.ndarray,
-    couplings: np.ndarray,
-    edges: np.ndarray,
-    tree: TreeCategorical,
-    n_evals: int,
-    rng: np.random.Generator,
-) -> int:
-    """Double the steps of a short run until its log weights vary by less than one."""
-    steps = 40
-    while 4 * steps <= n_evals // 50:
-        ladder = np.linspace(0.0, 1.0, steps + 1)
-        log_weights, _ = _path_variances(fields, couplings, edges, tree, ladder, 30, rng)
-        if log_weights.var() < 0.5:
-            break
-        steps *= 2
-    return steps

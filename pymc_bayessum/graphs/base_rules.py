@@ -12,7 +12,8 @@ then depend on theta, through one coefficient.
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -59,6 +60,16 @@ BaseName = Literal["tree", "chow-liu", "mean-field", "conditionals", "uniform"]
 MeanSpace = Literal["ratio", "constant"]
 
 
+class _LogRatio(NamedTuple):
+    """Log ratio g of model and base at some states: their statistics (N, d), and log q (N,)."""
+
+    statistics: np.ndarray
+    log_base: np.ndarray
+
+    def __call__(self, xp: Any, theta: Any) -> Any:
+        return product(xp, theta, self.statistics.T) - self.log_base
+
+
 @dataclass(frozen=True, eq=False)
 class PottsRule:
     """Normaliser of a Potts or Ising model by BayesSum on a fixed base; see :func:`potts_rule`.
@@ -93,15 +104,13 @@ class PottsRule:
     kernel: ExpHamming
     point: np.ndarray = field(repr=False)
     mean_space: MeanSpace
-    _statistics: np.ndarray = field(repr=False)
-    _log_base: np.ndarray = field(repr=False)
     _gram: KrigingGram = field(repr=False)
     _variance: float = field(repr=False)
-    _solved: np.ndarray = field(repr=False)
-    _quadratic: np.ndarray = field(repr=False)
-    _missing: np.ndarray = field(repr=False)
-    _test_statistics: np.ndarray = field(repr=False)
-    _test_log_base: np.ndarray = field(repr=False)
+    _at_nodes: _LogRatio = field(repr=False)
+    _at_tests: _LogRatio = field(repr=False)
+
+    #: The base is normalised.
+    is_absolute = True
 
     @property
     def family(self) -> PottsFamily:
@@ -112,11 +121,6 @@ class PottsRule:
     def states(self) -> np.ndarray:
         """The nodes, from which chains may start."""
         return self.nodes
-
-    @property
-    def is_absolute(self) -> bool:
-        """Always: the base is normalised."""
-        return True
 
     @property
     def remedy(self) -> str:
@@ -133,7 +137,7 @@ class PottsRule:
 
     def _terms(self, xp: Any, theta: Any) -> tuple[Any, Any, Any]:
         """Peak of the log ratios, the summands relative to it (..., N) and the weights at theta."""
-        ratio = product(xp, theta, self._statistics.T) - self._log_base
+        ratio = self._at_nodes(xp, theta)
         peak = xp.max(ratio, axis=-1, keepdims=True)
         peak = disconnected_grad(peak) if xp is pt else peak
         weights = self.weights
@@ -141,6 +145,26 @@ class PottsRule:
             step, bend = self._slope(xp, theta)
             weights = weights + (step / bend)[..., None] * self._direction(xp, theta)
         return peak, xp.exp(ratio - peak), weights
+
+    @cached_property
+    def _columns(self) -> np.ndarray:
+        """What g is made of at the nodes, the statistics and log q, (N, d + 1)."""
+        return np.column_stack(self._at_nodes)
+
+    @cached_property
+    def _solved(self) -> np.ndarray:
+        return self._gram.solve(self._columns)
+
+    @cached_property
+    def _quadratic(self) -> np.ndarray:
+        return self._columns.T @ self._solved
+
+    @cached_property
+    def _missing(self) -> np.ndarray:
+        """What constant-mean weights miss of the exact means of the columns, (d + 1,)."""
+        base: Any = self.base
+        statistics = statistics_of_marginals(self.layout, *edge_marginals(base, self.layout.edges))
+        return np.append(statistics, mean_log_base(base)) - self.weights @ self._columns
 
     def _slope(self, xp: Any, theta: Any) -> tuple[Any, Any]:
         """Return what constant-mean weights miss of E[g], and g'K^-1 g less its constant part."""
@@ -183,14 +207,14 @@ class PottsRule:
             n_free = 2
         left = xp.maximum(left, 0.0)
         process = xp.sqrt(variance * left / max(1, self.n_nodes - n_free)) / sound
-        ratio = product(xp, theta, self._test_statistics.T) - self._test_log_base
+        ratio = self._at_tests(xp, theta)
         draws = xp.exp(ratio - xp.max(ratio, axis=-1, keepdims=True))
         centred = ratio - xp.mean(ratio, axis=-1, keepdims=True)
         spread = xp.sum(centred**2, axis=-1)
         noise = xp.var(draws, axis=-1)
         if self.mean_space == "ratio":
             slope = xp.sum(draws * centred, axis=-1)
-            noise = noise - slope**2 / xp.maximum(spread, 1e-12) / len(self._test_log_base)
+            noise = noise - slope**2 / xp.maximum(spread, 1e-12) / len(self._at_tests.log_base)
         plain = xp.sqrt(xp.maximum(noise, 0.0) / self.n_nodes) / xp.mean(draws, axis=-1)
         return xp.where(total > 0.0, xp.maximum(process, plain), np.inf)
 
@@ -228,7 +252,7 @@ class PottsRule:
 
     def v(self, theta: np.ndarray) -> float:
         """Variance V of the log ratio of model and base, on draws that are not among the nodes."""
-        return float((self._test_statistics @ theta - self._test_log_base).var(ddof=1))
+        return float(self._at_tests(np, theta).var(ddof=1))
 
     def report(self, h: Any = None, J: Any = None, n_rows: int = 1) -> dict[str, Any]:
         """Tell what there is to know before trusting it, from draws that are not among the nodes.
@@ -248,7 +272,7 @@ class PottsRule:
             ``rows_times_error`` and ``flagged`` (V above 0.5).
         """
         theta = self.point if h is None and J is None else numeric_parameters(self.layout, h, J)
-        ratio = self._test_statistics @ theta - self._test_log_base
+        ratio = self._at_tests(np, theta)
         terms = np.exp(ratio - ratio.max())
         variance = self.v(theta)
         error = float(self.sd_at(np, theta))
@@ -352,56 +376,28 @@ def potts_rule(
     if n > measure.support.size:
         n = int(measure.support.size)
     nodes = measure.sample_distinct(n, generator)
-    statistics = layout.statistics(nodes)
-    log_base = measure.log_prob(nodes)
+    at_nodes = _LogRatio(layout.statistics(nodes), measure.log_prob(nodes))
     if decay is None:
-        kernel = ExpHamming(_best_decay(nodes, statistics @ theta - log_base, mean_space))
+        kernel = ExpHamming(_best_decay(nodes, at_nodes(np, theta), mean_space))
     else:
         kernel = ExpHamming(positive("decay", decay))
     tests = measure.sample(n_test, generator)
+    gram = KrigingGram(factorize_dense(kernel(nodes, nodes)), np.ones((len(nodes), 1)))
+    embedding = embed(kernel, measure)
+    weights, variance = gram.weights(np.ones(1), embedding.mean(nodes), embedding.initial_error)
     return PottsRule(
         layout=layout,
         base=measure,
         nodes=nodes,
+        weights=weights,
         kernel=kernel,
         point=theta,
         mean_space=mean_space,
-        _statistics=statistics,
-        _log_base=log_base,
-        _test_statistics=layout.statistics(tests),
-        _test_log_base=measure.log_prob(tests),
-        **_weights(layout, measure, kernel, nodes, statistics, log_base, known),
+        _gram=gram,
+        _variance=max(variance, 0.0),
+        _at_nodes=at_nodes,
+        _at_tests=_LogRatio(layout.statistics(tests), measure.log_prob(tests)),
     )
-
-
-def _weights(
-    layout: PottsLayout,
-    measure: Any,
-    kernel: ExpHamming,
-    nodes: np.ndarray,
-    statistics: np.ndarray,
-    log_base: np.ndarray,
-    known: bool,
-) -> dict[str, Any]:
-    """Solve the Gram system once for the constant, the statistics and log q."""
-    gram = KrigingGram(factorize_dense(kernel(nodes, nodes)), np.ones((len(nodes), 1)))
-    embedding = embed(kernel, measure)
-    weights, variance = gram.weights(np.ones(1), embedding.mean(nodes), embedding.initial_error)
-    columns = np.concatenate([statistics, log_base[:, None]], axis=1)
-    solved = gram.solve(columns)
-    expected = np.zeros(columns.shape[1])
-    if known:
-        sites, pairs = edge_marginals(measure, layout.edges)
-        expected[:-1] = statistics_of_marginals(layout, sites, pairs)
-        expected[-1] = mean_log_base(measure)
-    return {
-        "weights": weights,
-        "_gram": gram,
-        "_variance": max(variance, 0.0),
-        "_solved": solved,
-        "_quadratic": columns.T @ solved,
-        "_missing": expected - weights @ columns,
-    }
 
 
 def _fitted_base(

@@ -29,15 +29,9 @@ __all__ = ["Centring", "centring"]
 class Centring:
     r"""A map :math:`\theta = B u` after which the log-posterior bends by about one in all of u.
 
-    Attributes
-    ----------
-    layout : PottsLayout
-    frequencies : ndarray, shape (L, S)
-        Of the states of each site, none zero.
-    scale : ndarray, shape (d,)
-        Of the centred parameters: about their posterior sd.
-    unseen : ndarray, shape (2, E, S)
-        Of what is added to all columns, and to all rows, of a full coupling; else empty.
+    Frequencies (L, S) are those of the states of each site, none zero; scales (d,) those of the
+    centred parameters, about their posterior sd; and the scales ``unseen`` (2, E, S) those of what
+    is added to all columns, and to all rows, of a full coupling, else empty.
 
     Examples
     --------

@@ -11,6 +11,7 @@ longer than the parameters, so half a million of them are no obstacle.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.interrupts import Interrupted
 
-__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson", "posterior"]
+__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson"]
 
 #: Steps of a round: this over their size, after which their noise is forgotten; and at most.
 ROUND, MOST_STEPS = 4.0, 640
@@ -42,18 +43,9 @@ WORSE = 2.0
 class Posterior:
     """What is climbed: weighted data, and priors of independent parameters.
 
-    Attributes
-    ----------
-    layout : PottsLayout
-    sites, pairs : ndarray, shapes (L, S) and (E, S, S)
-        Frequencies in the data.
-    n_rows : float
-        The sum of the weights.
-    mean, variance : ndarray, shape (d,)
-        Of the normal priors.
-    group_rate : float
-        The prior of each coupling table has a factor ``exp(-group_rate * norm)``.
-    scaled : Centring
+    Frequencies of sites (L, S) and pairs (E, S, S) in the data, the sum of their weights, and means
+    and variances (d,) of normal priors; that of each coupling table has a factor
+    ``exp(-group_rate * norm)`` besides.
     """
 
     layout: PottsLayout
@@ -63,7 +55,19 @@ class Posterior:
     mean: np.ndarray
     variance: np.ndarray
     group_rate: float
-    scaled: Centring
+
+    @cached_property
+    def scaled(self) -> Centring:
+        """Directions in which it bends about equally."""
+        layout = self.layout
+        found = centring(layout, self.sites, self.pairs, self.n_rows, 1.0 / self.variance)
+        if not self.group_rate:
+            return found
+        # A table shrinks towards zero as one, so all of it has steps of one length.
+        h, J = layout.unflatten(found.scale)
+        alike = 1.0 / np.sqrt((1.0 / J**2).mean(axis=(1, 2), keepdims=True))
+        J = np.broadcast_to(alike, J.shape)
+        return replace(found, scale=layout.flatten(h, J), unseen=np.empty(0))
 
     def slope(self, theta: np.ndarray, sites: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Return that of the log-posterior without its group part, given the model's marginals."""
@@ -98,43 +102,13 @@ class Posterior:
         return left
 
 
-def posterior(
-    layout: PottsLayout,
-    sites: np.ndarray,
-    pairs: np.ndarray,
-    n_rows: float,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    group_rate: float,
-) -> Posterior:
-    """Put together what is climbed; see :class:`Posterior`."""
-    scaled = centring(layout, sites, pairs, n_rows, 1.0 / variance)
-    if group_rate:
-        # A table shrinks towards zero as one, so all of it has steps of one length.
-        h, J = layout.unflatten(scaled.scale)
-        alike = 1.0 / np.sqrt((1.0 / J**2).mean(axis=(1, 2), keepdims=True))
-        J = np.broadcast_to(alike, J.shape)
-        scaled = replace(scaled, scale=layout.flatten(h, J), unseen=np.empty(0))
-    return Posterior(layout, sites, pairs, n_rows, mean, variance, group_rate, scaled)
-
-
 @dataclass(frozen=True, eq=False)
 class ChainClimb:
     """Where a climb is, and all it needs to go on.
 
-    Attributes
-    ----------
-    theta : ndarray, shape (d,)
-    states : ndarray of int, shape (M, L)
-        Of the chains, those that started from data at even places.
-    step : float
-        Size of the next steps; one is that of Newton's method where sites are independent.
-    error : float
-        The slope left at theta, in posterior sds.
-    history : tuple of dict
-    pearson : float
-        Correlation of connected statistics between data and model.
-    converged : bool
+    Chains that started from data stand at even places of the states (M, L). Steps of size one are
+    those of Newton's method where sites are independent; the error is the slope left at theta (d,),
+    in posterior sds, and ``pearson`` the correlation of connected statistics of data and model.
     """
 
     theta: np.ndarray

@@ -19,15 +19,9 @@ __all__ = ["ConditionalSums", "conditional_sums", "counts"]
 class ConditionalSums(NamedTuple):
     """Weighted sums over rows of what each site is expected to be, given the rest of its row.
 
-    Attributes
-    ----------
-    log_prob : float
-        Of the log conditional probabilities of all sites: the log pseudo-likelihood.
-    sites : ndarray, shape (L, S)
-        Of the conditional probabilities.
-    pairs : ndarray, shape (E, S, S)
-        Of those of each edge, its first end summed out and, added to it, its second: twice what
-        the marginals of edges are.
+    Of the log conditional probabilities of all sites, the log pseudo-likelihood; of the conditional
+    probabilities (L, S); and of those of each edge (E, S, S), its first end summed out and, added
+    to it, its second: twice what the marginals of edges are.
     """
 
     log_prob: float

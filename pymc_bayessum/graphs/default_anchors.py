@@ -1,4 +1,4 @@
-r"""The normaliser that a Potts or Ising model gets by itself where no exact one is affordable.
+r"""How a Potts or Ising model is anchored where no exact normaliser is affordable.
 
 Draws from the model's own prior tell which parameters there are: fields that depend on two numbers
 count as two parameters however many sites they are spread over. The climb to the posterior starts
@@ -6,25 +6,88 @@ from the mode of the pseudo-likelihood.
 """
 
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
+from pymc_bayessum.anchoring.files import as_fields
 from pymc_bayessum.anchoring.prior import prior_draws
 from pymc_bayessum.arguments import as_generator
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.coordinates import identifiable, spanned
+from pymc_bayessum.graphs.curves import hidden_rule
 from pymc_bayessum.graphs.estimates import data_rows
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.pseudo import pseudo_mode
-from pymc_bayessum.graphs.statistics import PottsLayout
+from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
 
-__all__ = ["default_rule", "prior_parameters", "rule_at"]
+__all__ = ["PottsAnchors", "default_rule", "prior_parameters"]
 
 #: Rows from which on data are varied enough to start all chains from.
 MANY_ROWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class PottsAnchors:
+    """Anchors of a model by its data, and a curve over its coupling where labels are hidden.
+
+    Draws (K, d) of the prior say which parameters are free, and about where they are; without them
+    all are, with vague priors.
+
+    Examples
+    --------
+    >>> from pymc_bayessum import graphs
+    >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar", spins=True)
+    >>> len(PottsAnchors(layout, progressbar=False)(np.ones(16, int)).anchors)
+    3
+    """
+
+    layout: PottsLayout
+    draws: np.ndarray | None = field(default=None, repr=False)
+    random_seed: Any = 0
+    progressbar: bool = True
+
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> AnchoredRule:
+        """Anchor at the rows (n, L) that have no missing entry, in the alphabet of the layout."""
+        layout, draws = self.layout, self.draws
+        rows = np.ma.asarray(data).reshape(-1, layout.n_sites)
+        complete = np.asarray(rows[~np.ma.getmaskarray(rows).any(axis=1)]).astype(np.int64)
+        if not len(complete):
+            raise ValueError(
+                "there are no complete observed rows to anchor a normaliser at: pass "
+                "normalizer=pbs.anchored_rule(h, J, edges) at parameters near those you expect, or "
+                "normalizer='exact' where the graph allows it"
+            )
+        states = layout.encode(data_rows(layout, complete))
+        coordinates = identifiable(layout) if draws is None else spanned(layout, draws)
+        prior = matched_prior(coordinates, draws)
+        start = pseudo_mode(layout, states, coordinates, prior)[0] if coordinates.size else None
+        return default_anchored(
+            PottsFamily(layout),
+            Data(layout.mean_statistics(states), len(states)),
+            coordinates,
+            prior,
+            start,
+            rng=as_generator(self.random_seed),
+            chains=_first_states(layout, states),
+            progressbar=self.progressbar,
+            executor=executor,
+            kind=AnchoredRule,
+        )
+
+    def without_data(self) -> GraphNormalizer:
+        """Follow log Z over the prior of one coupling, for labels that nobody observes."""
+        how = {"rng": self.random_seed, "progressbar": self.progressbar}
+        return hidden_rule(self.layout, self.draws, **how)
+
+    def restored(self, dataset: xr.Dataset) -> AnchoredRule:
+        """Return the anchors that a dataset holds."""
+        family = PottsFamily(self.layout)
+        return AnchoredRule(family=family, **as_fields(dataset, family))
 
 
 def default_rule(
@@ -36,11 +99,7 @@ def default_rule(
     rng: Any = 0,
     progressbar: bool = True,
 ) -> AnchoredRule:
-    """Build an anchored normaliser from observed rows (n, L), in the alphabet of the layout.
-
-    The prior of ``h`` and ``J``, symbolic or not, is drawn from to find out how many free
-    parameters there are and about where; without them all parameters of the layout are free, with
-    vague priors. The same anchors are built every time by default.
+    """Anchor a model with this prior of ``h`` and ``J``, symbolic or not, at observed rows (n, L).
 
     Examples
     --------
@@ -52,41 +111,7 @@ def default_rule(
     >>> len(default_rule(layout, x, progressbar=False).anchors)
     3
     """
-    return rule_at(layout, observed, prior_parameters(layout, h, J), rng, progressbar)
-
-
-def rule_at(
-    layout: PottsLayout,
-    observed: Any,
-    draws: np.ndarray | None,
-    rng: Any,
-    progressbar: bool,
-    executor: Executor | None = None,
-) -> AnchoredRule:
-    """Build the same from draws of the prior, (K, d)."""
-    rows = np.asarray(observed)
-    if rows.size == 0:
-        raise ValueError(
-            "there are no complete observed rows to anchor a normaliser at: pass "
-            "normalizer=pbs.anchored_rule(h, J, edges) at parameters near those you expect, or "
-            "normalizer='exact' where the graph allows it"
-        )
-    states = layout.encode(data_rows(layout, rows))
-    coordinates = identifiable(layout) if draws is None else spanned(layout, draws)
-    prior = matched_prior(coordinates, draws)
-    start = pseudo_mode(layout, states, coordinates, prior)[0] if coordinates.size else None
-    return default_anchored(
-        PottsFamily(layout),
-        Data(layout.mean_statistics(states), len(states)),
-        coordinates,
-        prior,
-        start,
-        rng=as_generator(rng),
-        chains=_first_states(layout, states),
-        progressbar=progressbar,
-        executor=executor,
-        kind=AnchoredRule,
-    )
+    return PottsAnchors(layout, prior_parameters(layout, h, J), rng, progressbar)(observed)
 
 
 def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ from pymc_bayessum.graphs.elimination import (
 from pymc_bayessum.graphs.elimination_passes import NATIVE_VERSION, native_symbol
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.node import log_z
-from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
+from pymc_bayessum.normalizers.protocol import Exact
 
 __all__ = ["ExactNormalizer", "LogPartition", "Marginals", "MarginalsTangent"]
 
@@ -277,34 +277,22 @@ def _jax_functions(plan: EliminationPlan) -> dict[str, Callable[..., Any]]:
 
 
 @dataclass(frozen=True)
-class Elimination:
+class Elimination(Exact):
     """The normaliser of full parameters, fields (..., L, S) and couplings (..., E, S, S)."""
 
     plan: EliminationPlan
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    description = ELIMINATION
+    advice = "a prior that keeps h and J finite: elimination is exact wherever they are"
 
-    def log_z(self, xp: Any, fields: Any, couplings: Any) -> Any:
+    def log_z(self, xp: Any, *theta: Any) -> Any:
         """Log Z by the compiled passes, or by the Op around them."""
+        fields, couplings = theta
         if xp is np:
             return self.plan.log_partitions(fields, couplings)
         op: Any = LogPartition(self.plan)
         batched = fields.type.ndim > 2 or couplings.type.ndim > 3
         return (Blockwise(op) if batched else op)(fields, couplings)
-
-    def sd(self, xp: Any, fields: Any, couplings: Any) -> None:
-        """None: it is exact."""
-
-    def reference(self, asked: Asked) -> Reference:
-        """Itself: there is nothing better."""
-        return Given(self.plan.log_partitions, ELIMINATION)
-
-    def remedy(self, facts: Facts) -> str:
-        """Say what can be wrong with a sum that leaves nothing out."""
-        return "a prior that keeps h and J finite: elimination is exact wherever they are"
 
 
 @dataclass(frozen=True)
@@ -316,10 +304,6 @@ class ExactNormalizer:
     Cost is the number of table entries, :math:`\sum_v S^{1 + w_v}` with the separators
     :math:`w_v` of the order of elimination; :class:`~pymc_bayessum.graphs.elimination.Budget` has
     what is chosen by default and what is possible.
-
-    Parameters
-    ----------
-    layout : PottsLayout
 
     Examples
     --------
@@ -337,6 +321,10 @@ class ExactNormalizer:
     """
 
     layout: PottsLayout
+
+    is_absolute = True
+    #: Zero, up to rounding.
+    predicted_error = 0.0
 
     def __post_init__(self) -> None:
         """Refuse graphs that are too wide."""
@@ -363,16 +351,6 @@ class ExactNormalizer:
     def width(self) -> int:
         """Largest separator of the elimination."""
         return self.plan.width
-
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def predicted_error(self) -> float:
-        """Zero, up to rounding."""
-        return 0.0
 
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z of parameters in the layout's shapes, or of a batch of them."""

@@ -28,6 +28,7 @@ from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.graphs.sweeps import Sites, conditional_counts
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.normalizers.anchored.draws import some_of
+from pymc_bayessum.normalizers.anchored.errors import group_means
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import LogConstant
 from pymc_bayessum.rules.stein import stein_rule
@@ -58,14 +59,8 @@ class _TreeStartedChain(GraphChain):
 class PottsFamily:
     r"""The family :math:`p(x) \propto e^{\theta \cdot \phi(x)}` of a Potts or Ising layout.
 
-    States are rows of 0 .. S-1, for spins too.
-
-    Parameters
-    ----------
-    layout : PottsLayout
-    sampler : {"exact", "swendsen-wang", "gibbs"}, optional
-        By default exact where one elimination of the graph is affordable, else Swendsen-Wang where
-        it applies, else Gibbs.
+    States are rows of 0 .. S-1, for spins too. The sampler is by default exact where one
+    elimination of the graph is affordable, else Swendsen-Wang where it applies, else Gibbs.
 
     Examples
     --------
@@ -142,7 +137,7 @@ class PottsFamily:
             tables = site_tables(layout, *layout.unflatten(theta))
             # Products of the weights of two sites must not vanish.
             if tables.powers.min(initial=np.inf) > SMALLEST_FACTOR and len(tables.powers):
-                return _group_means(self._conditional_statistics(tables, states), group)
+                return group_means(self._conditional_statistics(tables, states), group)
         sites, pairs = block_moments(states, *self._full(theta), edges, group)
         return statistics_of_marginals(self.layout, *consistent(sites, pairs, edges))
 
@@ -205,9 +200,3 @@ class PottsFamily:
         if exact is not None:
             return LogConstant(exact(theta), 0.0, "exact", 0.0, 1)
         return log_constant(*self._full(theta), self.layout.edges, rng, n_evals=n_evals)
-
-
-def _group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    sums = np.zeros((group.max() + 1, values.shape[1]))
-    np.add.at(sums, group, values)
-    return sums / np.bincount(group)[:, None]

@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_bayessum.arguments import as_generator, integer, real
 from pymc_bayessum.graphs.anchors import AnchoredRule, MomentMethod
-from pymc_bayessum.graphs.chain_climbing import ChainClimb, climb_by_chains, looked_at, posterior
+from pymc_bayessum.graphs.chain_climbing import ChainClimb, Posterior, climb_by_chains, looked_at
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.estimates import numeric_parameters
 from pymc_bayessum.graphs.family import PottsFamily
@@ -364,7 +364,7 @@ def _stochastic_fit(
     progressbar: bool,
 ) -> StochasticPottsFit:
     layout, n_rows = data.layout, data.n_rows
-    target = posterior(
+    target = Posterior(
         layout, data.sites / n_rows, data.pairs / n_rows, n_rows, mean, variance, group_rate
     )
     with progress("Fitting", progressbar) as report:

@@ -20,6 +20,7 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
 from pymc_bayessum.graphs.neighbours import local_fields, neighbours, softmax
+from pymc_bayessum.graphs.sequences import zero_sum
 from pymc_bayessum.graphs.statistics import PottsLayout, one_hot
 
 __all__ = [
@@ -67,7 +68,7 @@ def conditionals(
     out = np.empty((len(states), *fields.shape))
     fields = np.ascontiguousarray(fields, dtype=float)
     states = np.ascontiguousarray(states, dtype=np.int64)
-    _all_conditionals(states, fields, around.start, around.site, around.table, out)
+    _all_conditionals(states, fields, *around, out)
     return out
 
 
@@ -161,9 +162,7 @@ def block_moments(
             couplings,
             factors,
             edges,
-            around.start,
-            around.site,
-            around.table,
+            *around,
             logs,
             sites,
             pairs,
@@ -191,15 +190,9 @@ def consistent(
     [[0.6, 0.4]]
     """
     n_states = sites.shape[-1]
-    interaction = (
-        pairs
-        - pairs.mean(axis=-1, keepdims=True)
-        - pairs.mean(axis=-2, keepdims=True)
-        + pairs.mean(axis=(-1, -2), keepdims=True)
-    )
     first = sites[..., edges[:, 0], :, None]
     second = sites[..., edges[:, 1], None, :]
-    return sites, interaction + (first + second) / n_states - 1.0 / n_states**2
+    return sites, zero_sum(pairs) + (first + second) / n_states - 1.0 / n_states**2
 
 
 def statistics_of_marginals(layout: PottsLayout, sites: Any, pairs: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Who is next to whom: couplings sorted by the site they act on, and the local fields they make."""
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -9,18 +9,11 @@ from numba import njit
 __all__ = ["Neighbours", "adjacency", "local_fields", "neighbours", "softmax"]
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbours(NamedTuple):
     """Neighbours of every site, one after the other, with the couplings turned towards the site.
 
-    Attributes
-    ----------
-    start : ndarray of int, shape (L + 1,)
-        The neighbours of site i stand at ``start[i] : start[i + 1]``.
-    site : ndarray of int, shape (2 E,)
-        The neighbouring sites.
-    table : ndarray, shape (2 E, S, S)
-        ``table[k, b, a]`` couples state b of the neighbour with state a of the site itself.
+    Those of site i stand at ``start[i] : start[i + 1]`` of ``site`` (2 E,), the neighbouring sites;
+    ``table[k, b, a]`` couples state b of the k-th of these with state a of the site itself.
     """
 
     start: np.ndarray

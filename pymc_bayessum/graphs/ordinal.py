@@ -7,8 +7,9 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.graphs.layouts import as_edges, complete
-from pymc_bayessum.graphs.potts import GraphDistribution, PottsRV, apply_rv, as_parameter
+from pymc_bayessum.graphs.potts import GraphDistribution, PottsRV, as_parameter
 from pymc_bayessum.graphs.statistics import PottsLayout, static_shape
+from pymc_bayessum.normalizers.drawn import apply_rv
 
 __all__ = ["OrdinalMRF"]
 

@@ -44,6 +44,8 @@ class RuleNormalizer:
     layout: PottsLayout
     rule: Rule
 
+    is_absolute = True
+
     def __post_init__(self) -> None:
         """Check that the nodes are rows of states."""
         nodes = self.rule.nodes
@@ -53,11 +55,6 @@ class RuleNormalizer:
             raise ValueError(f"normalizer must have nodes of shape (N, {n_sites}), got {shape}")
         if nodes.dtype.kind not in "iu" or not self.layout.valid(nodes).all():
             raise ValueError("normalizer has nodes with states that the model does not have")
-
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
 
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z."""

@@ -3,46 +3,40 @@
 import warnings
 from typing import Any
 
-import numba
 import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.distribution import Discrete, SymbolicRandomVariable, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
-from pytensor.compile.mode import optdb
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import walk
 from pytensor.graph.utils import MissingInputError
-from pytensor.link.numba.dispatch.basic import numba_njit
-from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
 from pymc_bayessum.graphs.anchors import AnchoredRule
-from pymc_bayessum.graphs.default_anchors import prior_parameters
+from pymc_bayessum.graphs.default_anchors import PottsAnchors, prior_parameters
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
 from pymc_bayessum.graphs.energies import row_logp
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.mixing import warn_of_memory
-from pymc_bayessum.graphs.model_anchors import PottsAnchors
 from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
+from pymc_bayessum.normalizers.drawn import StatesRV, apply_rv, one_set
 from pymc_bayessum.normalizers.interpreted import evaluated
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["GraphDistribution", "Ising", "Potts", "PottsRV", "apply_rv", "as_parameter"]
+__all__ = ["GraphDistribution", "Ising", "Potts", "PottsRV", "as_parameter"]
 
 
-class PottsRV(RandomVariable):
+class PottsRV(StatesRV):
     """Random rows of a Potts model; the graph, normaliser and sampler are part of the Op."""
 
     name = "potts"
-    dtype = "int64"
     __props__: Any = ("name", "signature", "dtype", "inplace", "layout", "normalizer", "sweeps")
     _print_name = ("Potts", "\\operatorname{Potts}")
 
@@ -56,37 +50,17 @@ class PottsRV(RandomVariable):
         self.layout = layout
         self.normalizer = normalizer
         self.sweeps = sweeps
+        self.state_shape = (layout.n_sites,)
         field = ",".join(str(length) for length in layout.field_shape)
         coupling = ",".join(str(length) for length in layout.coupling_shape)
         kwargs.setdefault("signature", f"({field}),({coupling})->({layout.n_sites})")
         super().__init__(**kwargs)
 
-    def batch_shape(self, h: Any, J: Any) -> tuple[int, ...]:
-        """Shape of the batch of models that arrays of parameters make."""
-        n_core = len(self.layout.field_shape), len(self.layout.coupling_shape)
-        return np.broadcast_shapes(h.shape[: h.ndim - n_core[0]], J.shape[: J.ndim - n_core[1]])
-
-    def rng_fn(self, rng: np.random.Generator, h: Any, J: Any, size: Any) -> np.ndarray:
-        """Draw all rows of one set of parameters together."""
-        layout = self.layout
-        h, J = np.asarray(h, dtype=float), np.asarray(J, dtype=float)
-        batch = self.batch_shape(h, J)
-        size = batch if size is None else tuple(int(length) for length in size)
-        lead = (1,) * (len(size) - len(batch)) + batch
-        h = np.broadcast_to(h, lead + layout.field_shape)
-        J = np.broadcast_to(J, lead + layout.coupling_shape)
-        draws = np.empty((*size, layout.n_sites), dtype=np.int64)
-        for index in np.ndindex(lead):
-            # A dimension along which parameters do not vary holds repeated draws.
-            place = tuple(
-                slice(None) if length == 1 else k for k, length in zip(index, lead, strict=True)
-            )
-            rows = draws[place]
-            n_rows = rows.size // layout.n_sites
-            warn_of_memory(layout, h[index], J[index], self.sweeps)
-            some = sample_states(layout, h[index], J[index], n_rows, rng, self.sweeps)
-            draws[place] = layout.decode(some.astype(np.int64)).reshape(rows.shape)
-        return draws
+    def draw_states(self, rng: np.random.Generator, n: int, *parameters: np.ndarray) -> np.ndarray:
+        """Draw rows, with a warning where chains do not forget where they began."""
+        layout, (h, J) = self.layout, parameters
+        warn_of_memory(layout, h, J, self.sweeps)
+        return layout.decode(sample_states(layout, h, J, n, rng, self.sweeps).astype(np.int64))
 
     def anchors(self, h: Any, J: Any, random_seed: Any, progressbar: bool) -> PottsAnchors | None:
         """Return how to anchor it with this prior; None where it has no use for anchors."""
@@ -109,23 +83,6 @@ class IsingRV(PottsRV):
     _print_name = ("Ising", "\\operatorname{Ising}")
 
 
-@numba_core_rv_funcify.register(PottsRV)
-def _numba_potts(op: PottsRV, node: Any) -> Any:
-    def draw(rng: np.random.Generator, h: Any, J: Any) -> np.ndarray:
-        return op.rng_fn(rng, h, J, ())
-
-    @numba_njit
-    def random(rng, h, J):
-        with numba.objmode(row="int64[:]"):
-            row = draw(rng, h, J)
-        return row
-
-    return random, None
-
-
-optdb.register("load_potts_for_jax", LoadForJax(f"{__package__}.potts_jax"), "jax", position=0)
-
-
 @_logprob.register(PottsRV)
 def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **kwargs: Any) -> Any:
     """Return the energy of each row less log Z, which is computed once a set of parameters."""
@@ -134,18 +91,10 @@ def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **
     normalizer, value = resolved(op.normalizer, value)
     if normalizer is None:
         raise ValueError(_no_normalizer(layout))
-    h, J = _drop_single(h, len(layout.field_shape)), _drop_single(J, len(layout.coupling_shape))
+    h, J = one_set(h, len(layout.field_shape)), one_set(J, len(layout.coupling_shape))
     parameters = (h, J) if normalizer.layout == layout else layout.expand(h, J)
     log_z = normalizer.log_z(*parameters)
     return row_logp(layout, value, h, J, log_z, normalizer.is_absolute)
-
-
-def _drop_single(value: Any, n_core: int) -> Any:
-    """Drop leading dimensions that hold one set of parameters only."""
-    leading = value.type.ndim - n_core
-    while leading and value.type.broadcastable[0]:
-        value, leading = value[0], leading - 1
-    return value
 
 
 @_support_point.register(PottsRV)
@@ -287,12 +236,6 @@ def _forbids(*parameters: Any) -> bool:
         for part in reached
         if isinstance(part, TensorConstant)
     )
-
-
-def apply_rv(h: Any, J: Any, op: PottsRV, rng: Any = None, size: Any = None) -> TensorVariable:
-    """Apply a random variable whose graph and normaliser are resolved."""
-    rng = pt.random.shared_rng(seed=None) if rng is None else rng
-    return op(h, J, rng=rng, size=size, return_next_rng=True)[1]
 
 
 class GraphDistribution(Discrete):

@@ -46,17 +46,8 @@ _inlined = njit(inline="always", error_model="numpy")
 class Program(NamedTuple):
     """Terms in a form that compiled code reads.
 
-    Attributes
-    ----------
-    kinds : ndarray of int64, shape (d,)
-    slots : ndarray of int64, shape (d,)
-        Place of the term among the weights or tables.
-    weights : ndarray, shape (w, n, n)
-    tables : ndarray, shape (t, n + 1)
-    n_nodes : int
-    directed : bool
-    paths : bool
-        Whether two-paths have to be counted.
+    Their kinds (d,), their places (d,) among the weights (w, n, n) or tables (t, n + 1), and
+    whether two-paths have to be counted.
     """
 
     kinds: np.ndarray

@@ -30,10 +30,7 @@ class Degenerate:
     names: tuple[str, ...]
     stand_in: DyadSum
 
-    @property
-    def is_absolute(self) -> bool:
-        """Never."""
-        return False
+    is_absolute = False
 
     def log_z(self, xp: Any, *theta: Any) -> Any:
         """Return the stand-in's value."""

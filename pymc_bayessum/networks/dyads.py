@@ -12,23 +12,17 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_bayessum.normalizers.anchored.products import product
-from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
+from pymc_bayessum.normalizers.protocol import Exact
 
 __all__ = ["DyadSum"]
 
 
 @dataclass(frozen=True, eq=False)
-class DyadSum:
+class DyadSum(Exact):
     """The normaliser of independent ties.
 
-    Parameters
-    ----------
-    base : ndarray, shape (d,)
-        Statistics of the network that has the fixed ties only.
-    rows : ndarray, shape (M, d)
-        Distinct changes by a tie.
-    times : ndarray, shape (M,)
-        Number of dyads with each.
+    Statistics (d,) of the network that has the fixed ties only, distinct changes (M, d) by a tie,
+    and the number of dyads with each.
 
     Examples
     --------
@@ -41,10 +35,8 @@ class DyadSum:
     rows: np.ndarray = field(repr=False)
     times: np.ndarray = field(repr=False)
 
-    @property
-    def is_absolute(self) -> bool:
-        """Always."""
-        return True
+    description = "the product over dyads"
+    advice = "a prior that keeps theta finite: the product over dyads is exact wherever it is"
 
     def log_z(self, xp: Any, *theta: Any) -> Any:
         """Log Z of parameter vectors (..., d)."""
@@ -52,14 +44,3 @@ class DyadSum:
         energy = product(xp, vector, self.rows.T)
         tied = pt.softplus(energy) if xp is pt else np.logaddexp(0.0, energy)
         return product(xp, vector, self.base) + xp.sum(tied * self.times, axis=-1)
-
-    def sd(self, xp: Any, *theta: Any) -> None:
-        """None: it is exact."""
-
-    def reference(self, asked: Asked) -> Reference:
-        """Itself: there is nothing better."""
-        return Given(lambda theta: self.log_z(np, theta), "the product over dyads")
-
-    def remedy(self, facts: Facts) -> str:
-        """Say what can be wrong with a product that leaves nothing out."""
-        return "a prior that keeps theta finite: the product over dyads is exact wherever it is"

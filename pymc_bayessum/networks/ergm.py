@@ -15,7 +15,6 @@ from pymc_bayessum.exponential.distribution import (
     FamilyDistribution,
     as_theta,
     choose_normalizer,
-    draw_states,
     is_renewable,
     require_rows,
 )
@@ -25,6 +24,7 @@ from pymc_bayessum.networks.family import NetworkFamily, network_family
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, fingerprint
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
+from pymc_bayessum.normalizers.drawn import apply_rv
 from pymc_bayessum.normalizers.protocol import Facts, Normalizer
 
 __all__ = ["ERGM"]
@@ -102,7 +102,7 @@ class ERGM(FamilyDistribution):
     """
 
     rv_type: Any = ERGMRV
-    rv_op = staticmethod(draw_states)
+    rv_op = staticmethod(apply_rv)
 
     def __new__(
         cls,

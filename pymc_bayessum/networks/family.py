@@ -37,19 +37,9 @@ MOST_PROPOSALS = 100_000
 class NetworkFamily:
     """All networks on n nodes that agree on the fixed dyads, with their statistics.
 
-    States are packed networks, (N, bytes): see :mod:`pymc_bayessum.networks.changes`.
-
-    Attributes
-    ----------
-    terms : tuple of Term
-    n_nodes : int
-    directed : bool
-    fixed : ndarray of int64, shape (F, 2)
-        Ties that every network has.
-    dyads : ndarray of int64, shape (D, 2)
-        Dyads that may have a tie or not.
-    typical : ndarray of uint8, shape (C, bytes)
-        States to start chains from; none of them where nothing was observed.
+    States are packed networks, (N, bytes): see :mod:`pymc_bayessum.networks.changes`. Every network
+    has the fixed ties (F, 2), and may have those of the dyads (D, 2). Chains start from what is
+    typical (C, bytes): none of them where nothing was observed.
 
     Examples
     --------

@@ -8,11 +8,12 @@ of it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-__all__ = ["Asked", "Facts", "Given", "Normalizer", "Reference", "ReferenceValue"]
+__all__ = ["Asked", "Exact", "Facts", "Given", "Normalizer", "Reference", "ReferenceValue"]
 
 
 class ReferenceValue(NamedTuple):
@@ -145,3 +146,28 @@ class Normalizer(Protocol):
 
     def remedy(self, facts: Facts) -> str:
         """Say what a user should do where it was not good enough."""
+
+
+class Exact:
+    """What normalisers have in common that leave nothing out; a kind of them says what it is."""
+
+    is_absolute = True
+    #: In a few words, for the report.
+    description: str
+    #: What a user should do where log Z is none.
+    advice: str
+
+    def log_z(self, xp: Any, *theta: Any) -> Any:
+        """Return log Z of parameters."""
+        raise NotImplementedError
+
+    def sd(self, xp: Any, *theta: Any) -> None:
+        """None: it is exact."""
+
+    def reference(self, asked: Asked) -> Reference:
+        """Itself: there is nothing better."""
+        return Given(partial(self.log_z, np), self.description)
+
+    def remedy(self, facts: Facts) -> str:
+        """Say what can be wrong with a sum that leaves nothing out."""
+        return self.advice

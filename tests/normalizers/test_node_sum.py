@@ -32,7 +32,7 @@ def compiled(outputs, inputs, backend):
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1e-9], ids=["four bytes", "eight bytes"])
 def test_value_and_gradient(backend, rows):
     point = pt.dvector("point")
-    value = log_sum(point, rows, WEIGHTS)
+    value = log_sum(pt, point, rows, WEIGHTS)
     run = compiled([value, pytensor.grad(value, point)], [point], backend)
     for at in POINTS:
         terms = rows @ at + WEIGHTS
@@ -44,7 +44,7 @@ def test_value_and_gradient(backend, rows):
 def test_rows_are_read_in_four_bytes_where_these_hold_them():
     point = pt.dvector("point")
     for rows, dtype in ((ROWS, "float32"), (ROWS + 1e-9, "float64")):
-        run = compiled(log_sum(point, rows, WEIGHTS), [point], "numba")
+        run = compiled(log_sum(pt, point, rows, WEIGHTS), [point], "numba")
         (node,) = [node for node in run.maker.fgraph.apply_nodes if isinstance(node.op, NodeSum)]
         assert node.inputs[1].type.dtype == dtype
         assert node.inputs[1].data.flags.c_contiguous
@@ -52,14 +52,14 @@ def test_rows_are_read_in_four_bytes_where_these_hold_them():
 
 def test_value_and_gradient_share_one_pass():
     point = pt.dvector("point")
-    value = log_sum(point, ROWS, WEIGHTS)
+    value = log_sum(pt, point, ROWS, WEIGHTS)
     run = compiled([value, pytensor.grad(value, point)], [point], "numba")
     assert sum(isinstance(node.op, NodeSum) for node in run.maker.fgraph.apply_nodes) == 1
 
 
 def test_few_nodes_are_written_out():
     point = pt.dvector("point")
-    value = log_sum(point, ROWS[:10], WEIGHTS[:10])
+    value = log_sum(pt, point, ROWS[:10], WEIGHTS[:10])
     run = compiled(value, [point], "numba")
     assert not any(isinstance(node.op, NodeSum) for node in run.maker.fgraph.apply_nodes)
     assert run(POINTS[0]) == pytest.approx(logsumexp(ROWS[:10] @ POINTS[0] + WEIGHTS[:10]))
@@ -68,7 +68,7 @@ def test_few_nodes_are_written_out():
 @pytest.mark.parametrize("backend", ["numba", "jax"])
 def test_batches(backend):
     points = pt.dmatrix("points")
-    value = log_sum(points, ROWS, WEIGHTS)
+    value = log_sum(pt, points, ROWS, WEIGHTS)
     found, slopes = compiled([value, pytensor.grad(value.sum(), points)], [points], backend)(POINTS)
     terms = POINTS @ ROWS.T + WEIGHTS
     np.testing.assert_allclose(found, logsumexp(terms, axis=1), atol=1e-11)
@@ -78,7 +78,7 @@ def test_batches(backend):
 @pytest.mark.c_backend
 def test_second_derivatives():
     point, step = pt.dvector("point"), pt.dvector("step")
-    slope = pytensor.grad(log_sum(point, ROWS, WEIGHTS), point)
+    slope = pytensor.grad(log_sum(pt, point, ROWS, WEIGHTS), point)
     found = compiled(pytensor.grad(slope @ step, point), [point, step], "c")(POINTS[0], POINTS[1])
     share = softmax(ROWS @ POINTS[0] + WEIGHTS)
     away = ROWS - share @ ROWS
@@ -87,7 +87,7 @@ def test_second_derivatives():
 
 def test_far_away_nothing_overflows():
     point = pt.dvector("point")
-    value = log_sum(point, ROWS, WEIGHTS)
+    value = log_sum(pt, point, ROWS, WEIGHTS)
     run = compiled([value, pytensor.grad(value, point)], [point], "numba")
     far = 1e6 * POINTS[0]
     found, slope = run(far)

@@ -152,6 +152,7 @@ def _averages_at(
         every = np.concatenate(drawn)
         if bends or not isinstance(family, OffersConditionalMeans):
             rows = coordinates.rows(family.statistics(every))[0]
+        if bends:
             bend += np.cov(rows, rowvar=False).reshape(size, size)
         if isinstance(family, OffersConditionalMeans):
             full = family.conditional_means(theta, every, np.zeros(len(every), dtype=np.int64))

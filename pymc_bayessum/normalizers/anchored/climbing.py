@@ -121,20 +121,25 @@ def climb[A: Anchored](
     found: Climb[A] | None = None
     while True:
         began = time.perf_counter()
-        rule = _next_anchor(
-            found,
-            family,
-            coordinates.parameters(point)[None],
-            n=n,
-            rng=rng,
-            moments=moments,
-            n_moments=n_moments,
-            constant=False,
-            coordinates=coordinates,
-            start=chains,
-            n_chains=n_chains,
-            kind=kind,
-        )
+        try:
+            rule = anchored(
+                family,
+                coordinates.parameters(point)[None],
+                n=n,
+                rng=rng,
+                moments=moments,
+                n_moments=n_moments,
+                constant=False,
+                coordinates=coordinates,
+                start=chains,
+                n_chains=n_chains,
+                kind=kind,
+            )
+        except KeyboardInterrupt:
+            if found is None:
+                raise
+            told = f"the climb has come to anchor {len(history)}, which is .partial"
+            raise Interrupted(told, replace(found, converged=False)) from None
         chains = rule.states
         point, curvature, inside = _newton(rule, target, data.n_rows, prior, reach)
         v = float(rule.variances(coordinates.parameters(point))[0])
@@ -162,17 +167,6 @@ def climb[A: Anchored](
         found = Climb(point, curvature, rule, history, bool(near), error)
         if near or len(history) >= max_anchors:
             return found
-
-
-def _next_anchor[A: Anchored](so_far: Climb[A] | None, *args: Any, **kwargs: Any) -> A:
-    """Build the rule at the next anchor; an interrupt carries how far the climb has come."""
-    try:
-        return anchored(*args, **kwargs)
-    except KeyboardInterrupt:
-        if so_far is None:
-            raise
-        told = f"the climb has come to anchor {len(so_far.history)}, which is .partial"
-        raise Interrupted(told, replace(so_far, converged=False)) from None
 
 
 def _newton(

@@ -14,6 +14,7 @@ __all__ = [
     "HeldOut",
     "Precision",
     "correlation_factor",
+    "group_means",
     "held_out",
     "slope_trust",
 ]
@@ -110,7 +111,7 @@ def correlation_factor(
     constants = np.zeros_like(share)
     if len(points) > 1:
         bend = np.diag(share.sum(axis=0)) - share.T @ share
-        centred = share[:, 1:] - (_group_means(share[:, 1:], anchor))[anchor]
+        centred = share[:, 1:] - group_means(share[:, 1:], anchor)[anchor]
         constants[:, 1:] = np.linalg.solve(bend[1:, 1:], centred.T).T
         targets = np.concatenate([points[1:], (points[1:] + points[0]) / 2.0])
     else:
@@ -124,7 +125,7 @@ def correlation_factor(
         simple = now - centre - slope
         # Constants of the anchors move log Z, its value at the centre and the slope there.
         by_constants = now @ share - centre @ share - slope @ share
-        full = simple - _group_means(simple[:, None], anchor)[anchor, 0] + constants @ by_constants
+        full = simple - group_means(simple[:, None], anchor)[anchor, 0] + constants @ by_constants
         total = np.bincount(group, weights=full)
         ratios.append((total @ total) / max(float(simple @ simple), 1e-300))
     return max(0.5, float(np.mean(ratios)))
@@ -138,7 +139,8 @@ def _steps_of_half(covariance: np.ndarray, rng: np.random.Generator) -> np.ndarr
     return directions * np.sqrt(V_LIMIT / np.maximum(lengths, 1e-12))[:, None]
 
 
-def _group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+def group_means(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the means of rows (N, d) over the groups 0 .. G-1 that they belong to, (G, d)."""
     counts = np.bincount(group)
     sums = np.stack([np.bincount(group, weights=column) for column in values.T], axis=1)
     return sums / counts[:, None]

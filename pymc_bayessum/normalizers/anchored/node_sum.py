@@ -27,20 +27,21 @@ LARGE = 200_000
 VERSION = 1
 
 
-def log_sum(point: Any, rows: np.ndarray, log_weights: np.ndarray) -> Any:
-    """Symbolic log-sum (...) over nodes (N, r) at coordinates (..., r).
+def log_sum(xp: Any, point: Any, rows: np.ndarray, log_weights: np.ndarray) -> Any:
+    """Log-sum (...) over nodes (N, r) at coordinates (..., r); ``xp`` is NumPy or PyTensor.
 
     Examples
     --------
     >>> import numpy as np
     >>> import pytensor.tensor as pt
-    >>> float(log_sum(pt.zeros(2), np.eye(2), np.log([1.0, 2.0])).exp().eval().round(12))
+    >>> float(log_sum(pt, pt.zeros(2), np.eye(2), np.log([1.0, 2.0])).exp().eval().round(12))
     3.0
     """
-    if rows.size < LARGE:
-        terms = product(pt, point, rows.T) + log_weights
-        peak = disconnected_grad(pt.max(terms, axis=-1, keepdims=True))
-        return pt.log(pt.sum(pt.exp(terms - peak), axis=-1)) + peak[..., 0]
+    if xp is np or rows.size < LARGE:
+        terms = product(xp, point, rows.T) + log_weights
+        peak = xp.max(terms, axis=-1, keepdims=True)
+        peak = disconnected_grad(peak) if xp is pt else peak
+        return xp.log(xp.sum(xp.exp(terms - peak), axis=-1)) + peak[..., 0]
     short = rows.astype(np.float32, order="C")
     nodes = short if (short == rows).all() else np.ascontiguousarray(rows)
     return pt.vectorize(

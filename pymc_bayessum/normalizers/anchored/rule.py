@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor.tensor as pt
 from scipy.special import logsumexp, softmax
 
 from pymc_bayessum.normalizers.anchored.draws import CHAINS, Draws, Walk, chains_for, draw_all
@@ -152,10 +151,7 @@ class Anchored:
         ``pytensor.tensor`` it raises there and says what to do.
         """
         now, step = self._coordinates(xp, theta)
-        if xp is pt:
-            total = log_sum(now, self.nodes.rows, self.nodes.log_weights)
-        else:
-            total = logsumexp(now @ self.nodes.rows.T + self.nodes.log_weights, axis=-1)
+        total = log_sum(xp, now, self.nodes.rows, self.nodes.log_weights)
         tilt = product(xp, theta, self.coordinates.tilt) + product(xp, step, self.slope.shift)
         level = self.constant.value - float(self.coordinates.tilt @ self.centre)
         return while_inside(xp, total + tilt + level, theta, self.coordinates)
