@@ -20,7 +20,7 @@ from pymc_bayessum.exponential.distribution import (
 )
 from pymc_bayessum.networks.data import as_matrices, is_directed
 from pymc_bayessum.networks.degeneracy import degenerate
-from pymc_bayessum.networks.family import NetworkFamily, network_family
+from pymc_bayessum.networks.family import NetworkFamily, completions, network_family
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, fingerprint
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
@@ -262,16 +262,14 @@ def _with_missing(
     """Find the normalisers of all networks, and of those that agree with what is known."""
     if networks.ndim != 2:
         raise ValueError("unknown dyads are summed out for one observed network, got several")
-    part = network_family(
-        family.terms, family.n_nodes, family.directed, networks=networks[None], free=missing
-    )
+    part = completions(family, networks, missing)
     rng = as_generator(random_seed)
     exact = family.exact if normalizer in (None, "exact") else None
     found: Normalizer | None = normalizer if isinstance(normalizer, Normalizer) else exact
     guess = family.pseudo_mode(family.typical, known=~missing)
     if found is None:
-        completions = part.decode(part.sample(guess, COMPLETIONS, rng))
-        mean = family.statistics(family.encode(completions)).mean(axis=0)
+        some = part.decode(part.sample(guess, COMPLETIONS, rng))
+        mean = family.statistics(family.encode(some)).mean(axis=0)
         found = _anchored(family, mean[None], prior_of(theta), rng)
     if part.exact is not None:
         return found, part.exact

@@ -21,7 +21,7 @@ from pymc_bayessum.networks.terms import Term
 from pymc_bayessum.normalizers.coordinates import Coordinates, plain
 from pymc_bayessum.normalizers.protocol import Normalizer
 
-__all__ = ["NetworkFamily", "TieChain", "network_family"]
+__all__ = ["NetworkFamily", "TieChain", "completions", "network_family"]
 
 #: Sweeps from a start to a draw.
 SWEEPS = 100
@@ -305,6 +305,23 @@ def network_family(
     if not directed and any(part.kind == "mutual" for part in parts):
         raise ValueError("mutual() counts ties both ways: it needs a directed network")
     some = np.zeros((0, n_nodes, n_nodes), np.int64) if networks is None else networks
+    family = _free_in(parts, some, directed, free)
+    _require_independent(family)
+    return family
+
+
+def completions(family: NetworkFamily, network: np.ndarray, unknown: np.ndarray) -> NetworkFamily:
+    """Build the family of the networks that agree with one, (n, n), where it is known.
+
+    A few of them may not tell terms apart that all networks do.
+    """
+    return _free_in(family.terms, network[None], family.directed, unknown)
+
+
+def _free_in(
+    parts: tuple[Term, ...], some: np.ndarray, directed: bool, free: np.ndarray | None
+) -> NetworkFamily:
+    n_nodes = some.shape[-1]
     may_change = ~np.eye(n_nodes, dtype=bool)
     if free is not None:
         may_change &= free if directed else free | free.T
@@ -316,9 +333,7 @@ def network_family(
     if not len(dyads):
         raise ValueError("fixed leaves no dyad that may change")
     family = NetworkFamily(parts, n_nodes, directed, fixed, dyads, np.zeros((0, 0), np.uint8))
-    family = NetworkFamily(parts, n_nodes, directed, fixed, dyads, family.encode(some))
-    _require_independent(family)
-    return family
+    return replace(family, typical=family.encode(some))
 
 
 def _require_independent(family: NetworkFamily) -> None:
