@@ -23,6 +23,7 @@ from pymc_bayessum.kernels import (
     SquaredExponential,
     Tanimoto,
 )
+from pymc_bayessum.kernels.base import require_kernel
 from pymc_bayessum.measures import Interval, Measure, Mixture, Product, Pushforward, SiteMeasure
 from pymc_bayessum.measures.supports import Points, batch_size
 
@@ -81,8 +82,7 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     >>> e.mean([[0] * 15]).round(6).tolist()
     [0.37413]
     """
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a kernel, got {kernel!r}")
+    require_kernel("kernel", kernel)
     if not isinstance(measure, Measure):
         raise TypeError(f"measure must be a measure, got {measure!r}")
     if not kernel.accepts(measure.support):
@@ -104,11 +104,8 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
 
 def _embed_term(kernel: Kernel, measure: Measure) -> Embedding:
     """Embed a kernel without sums or scales: by its row, the parts of the measure, or a sum."""
-    for way in (find_row, _embed_structure):
-        embedding = way(kernel, measure)
-        if embedding is not None:
-            return embedding
-    return summed_embedding(kernel, measure)
+    closed = find_row(kernel, measure) or _embed_structure(kernel, measure)
+    return closed or summed_embedding(kernel, measure)
 
 
 def _embed_structure(kernel: Kernel, measure: Measure) -> Embedding | None:
@@ -144,7 +141,6 @@ def _embed_structure(kernel: Kernel, measure: Measure) -> Embedding | None:
 def _mass(measure: Measure) -> Embedding:
     """Embedding of the constant kernel."""
     mass = math.exp(measure.log_mass)
-
     return Embedding(lambda y: np.full(batch_size(y), mass), mass * mass)
 
 
@@ -179,9 +175,11 @@ def _cross_term(kernel: Kernel, first: Measure, second: Measure) -> float:
     if isinstance(first, Mixture) or isinstance(second, Mixture):
         left = _components(first)
         right = _components(second)
-        return math.fsum(w * v * cross(kernel, p, q) for w, p in left for v, q in right)
-    if first is second:
-        return embed(kernel, first).initial_error
+        return math.fsum(
+            w * v * (embed(kernel, p).initial_error if p is q else cross(kernel, p, q))
+            for w, p in left
+            for v, q in right
+        )
     if isinstance(kernel, Polynomial):
         m, n = raw_moments(first, kernel.degree), raw_moments(second, kernel.degree)
         if m is not None and n is not None:
@@ -232,15 +230,13 @@ def _interval_mean(f: Callable[[np.ndarray], np.ndarray], over: Interval, other:
     previous = math.nan
     for panels in 2 ** np.arange(2, 14):
         edges = np.concatenate([np.linspace(a, b, panels + 1) for a, b in pairwise(breaks)])
-        left, right = edges[:-1], edges[1:]
-        half = 0.5 * (right - left)[:, None]
-        x = (left[:, None] + half) + half * nodes
-        value = float(np.sum(half * weights * f(x.ravel()).reshape(x.shape)))
-        value /= over.high - over.low
-        if abs(value - previous) <= 1e-14 * abs(value):
+        half = 0.5 * np.diff(edges)[:, None]
+        x = (edges[:-1, None] + half) + half * nodes
+        total = float(np.sum(half * weights * f(x.ravel()).reshape(x.shape)))
+        if abs(total - previous) <= 1e-14 * abs(total):
             break
-        previous = value
-    return value
+        previous = total
+    return total / (over.high - over.low)
 
 
 #: One of each kind, to tell which kinds work with a measure.
