@@ -18,7 +18,7 @@ from pymc_bayessum.kernels import (
     Tensor,
 )
 
-__all__ = ["expand"]
+__all__ = ["expand", "sides"]
 
 
 def expand(kernel: Kernel) -> list[tuple[float, Kernel]]:
@@ -37,15 +37,10 @@ def expand(kernel: Kernel) -> list[tuple[float, Kernel]]:
         return [(kernel.scale * scale, part) for scale, part in expand(kernel.base)]
     if isinstance(kernel, Sum):
         return expand(kernel.first) + expand(kernel.second)
-    if isinstance(kernel, Product):
+    if isinstance(kernel, (Product, Tensor)):
+        join = multiply if isinstance(kernel, Product) else Tensor
         return [
-            (a * b, multiply(x, y))
-            for a, x in expand(kernel.first)
-            for b, y in expand(kernel.second)
-        ]
-    if isinstance(kernel, Tensor):
-        return [
-            (a * b, Tensor(x, y)) for a, x in expand(kernel.first) for b, y in expand(kernel.second)
+            (a * b, join(x, y)) for a, x in expand(kernel.first) for b, y in expand(kernel.second)
         ]
     if isinstance(kernel, (First, Second, Pullback)):
         return [(scale, replace(kernel, base=part)) for scale, part in expand(kernel.base)]
@@ -88,22 +83,29 @@ def _merge(a: Kernel, b: Kernel) -> Kernel | None:
             return replace(a, lengthscale=1.0 / (1.0 / a.lengthscale + 1.0 / b.lengthscale))
         case Pullback(), Pullback() if a.mapping == b.mapping:
             return Pullback(multiply(a.base, b.base), a.mapping)
-        case First(), First():
-            return First(multiply(a.base, b.base))
-        case Second(), Second():
-            return Second(multiply(a.base, b.base))
-        case (First(), Second()):
-            return Tensor(a.base, b.base)
-        case (Second(), First()):
-            return Tensor(b.base, a.base)
-        case (Tensor(), First()):
-            return Tensor(multiply(a.first, b.base), a.second)
-        case (First(), Tensor()):
-            return Tensor(multiply(a.base, b.first), b.second)
-        case (Tensor(), Second()):
-            return Tensor(a.first, multiply(a.second, b.base))
-        case (Second(), Tensor()):
-            return Tensor(b.first, multiply(a.base, b.second))
-        case (Tensor(), Tensor()):
-            return Tensor(multiply(a.first, b.first), multiply(a.second, b.second))
+    left, right = sides(a), sides(b)
+    if left is None or right is None:
+        return None
+    first, second = (
+        multiply(x, y) if x and y else x or y for x, y in zip(left, right, strict=True)
+    )
+    match first, second:
+        case Kernel(), Kernel():
+            return Tensor(first, second)
+        case Kernel(), None:
+            return First(first)
+        case None, Kernel():
+            return Second(second)
+    return None
+
+
+def sides(kernel: Kernel) -> tuple[Kernel | None, Kernel | None] | None:
+    """Kernels on the two parts of a pair, where ``None`` stands for the constant one."""
+    match kernel:
+        case First():
+            return kernel.base, None
+        case Second():
+            return None, kernel.base
+        case Tensor():
+            return kernel.first, kernel.second
     return None

@@ -85,10 +85,8 @@ def logarithmic_tail(p: float, r: np.ndarray) -> np.ndarray:
         return (np.exp(-s * x) / x).sum(axis=1)
     head_terms = np.maximum(np.ceil(24.0 - (r + 1.0)), 0.0)
     start = r + 1.0 + head_terms
-    out = np.zeros_like(r)
-    for i in range(int(head_terms.max(initial=0.0))):
-        x = r + 1.0 + i
-        out += np.where(i < head_terms, np.exp(-s * x) / x, 0.0)
+    x = r[:, None] + np.arange(1.0, 1.0 + head_terms.max(initial=0.0))
+    head = np.where(x < start[:, None], np.exp(-s * x) / x, 0.0).sum(axis=1)
     z = s * start
     f = np.exp(-z) / start
     tail = special.exp1(z) + 0.5 * f
@@ -100,7 +98,7 @@ def logarithmic_tail(p: float, r: np.ndarray) -> np.ndarray:
             for i in range(order + 1)
         )
         tail += _BERNOULLI[2 * k] / math.factorial(2 * k) * f * falling
-    return out + tail
+    return head + tail
 
 
 _BERNOULLI = special.bernoulli(24)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pymc_bayessum.embeddings.algebra import expand
+from pymc_bayessum.embeddings.algebra import expand, sides
 from pymc_bayessum.embeddings.polynomial import polynomial_error, raw_moments
 from pymc_bayessum.embeddings.registry import ROWS, Embedding, find_row
 from pymc_bayessum.embeddings.sites import exp_hamming_cross
@@ -15,17 +15,15 @@ from pymc_bayessum.embeddings.summation import NotSummable, summed_embedding, we
 from pymc_bayessum.kernels import (
     Brownian,
     ExpHamming,
-    First,
     IntegratedBrownian,
     Kernel,
     Matern,
     Polynomial,
     Pullback,
-    Second,
     SquaredExponential,
     Tanimoto,
-    Tensor,
 )
+from pymc_bayessum.kernels.base import require_kernel
 from pymc_bayessum.measures import Interval, Measure, Mixture, Product, Pushforward, SiteMeasure
 from pymc_bayessum.measures.supports import Points, batch_size
 
@@ -84,8 +82,7 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     >>> e.mean([[0] * 15]).round(6).tolist()
     [0.37413]
     """
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a kernel, got {kernel!r}")
+    require_kernel("kernel", kernel)
     if not isinstance(measure, Measure):
         raise TypeError(f"measure must be a measure, got {measure!r}")
     if not kernel.accepts(measure.support):
@@ -107,32 +104,29 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
 
 def _embed_term(kernel: Kernel, measure: Measure) -> Embedding:
     """Embed a kernel without sums or scales: by its row, the parts of the measure, or a sum."""
-    for way in (find_row, _embed_structure):
-        embedding = way(kernel, measure)
-        if embedding is not None:
-            return embedding
-    return summed_embedding(kernel, measure)
+    closed = find_row(kernel, measure) or _embed_structure(kernel, measure)
+    return closed or summed_embedding(kernel, measure)
 
 
 def _embed_structure(kernel: Kernel, measure: Measure) -> Embedding | None:
     """Embed through the parts of a measure, or ``None`` when its structure does not help."""
     if isinstance(measure, Product):
-        sides = _sides(kernel)
-        if sides is None:
+        parts = sides(kernel)
+        if parts is None:
             return None
         first, second = (
             _mass(part) if side is None else embed(side, part)
-            for side, part in zip(sides, (measure.first, measure.second), strict=True)
+            for side, part in zip(parts, (measure.first, measure.second), strict=True)
         )
         return Embedding(
             lambda y: first.mean(y[0]) * second.mean(y[1]),
             lambda: first.initial_error * second.initial_error,
         )
     if isinstance(measure, Mixture):
-        parts = [embed(kernel, part) for part in measure.measures]
+        rows = [embed(kernel, part) for part in measure.measures]
         return Embedding(
-            lambda y: measure.weights @ np.stack([part.mean(y) for part in parts]),
-            lambda: _cross_mixture(kernel, measure),
+            lambda y: measure.weights @ np.stack([row.mean(y) for row in rows]),
+            lambda: cross(kernel, measure, measure),
         )
     if (
         isinstance(measure, Pushforward)
@@ -144,32 +138,10 @@ def _embed_structure(kernel: Kernel, measure: Measure) -> Embedding | None:
     return None
 
 
-def _sides(kernel: Kernel) -> tuple[Kernel | None, Kernel | None] | None:
-    """Kernels on the two parts of a pair; ``None`` stands for the constant one."""
-    match kernel:
-        case First():
-            return kernel.base, None
-        case Second():
-            return None, kernel.base
-        case Tensor():
-            return kernel.first, kernel.second
-    return None
-
-
 def _mass(measure: Measure) -> Embedding:
     """Embedding of the constant kernel."""
     mass = math.exp(measure.log_mass)
-
     return Embedding(lambda y: np.full(batch_size(y), mass), mass * mass)
-
-
-def _cross_mixture(kernel: Kernel, measure: Mixture) -> float:
-    total = 0.0
-    for i, (w, part) in enumerate(zip(measure.weights, measure.measures, strict=True)):
-        total += w * w * embed(kernel, part).initial_error
-        for v, other in zip(measure.weights[:i], measure.measures[:i], strict=True):
-            total += 2.0 * w * v * cross(kernel, part, other)
-    return total
 
 
 def cross(kernel: Kernel, first: Measure, second: Measure) -> float:
@@ -203,7 +175,11 @@ def _cross_term(kernel: Kernel, first: Measure, second: Measure) -> float:
     if isinstance(first, Mixture) or isinstance(second, Mixture):
         left = _components(first)
         right = _components(second)
-        return math.fsum(w * v * cross(kernel, p, q) for w, p in left for v, q in right)
+        return math.fsum(
+            w * v * (embed(kernel, p).initial_error if p is q else cross(kernel, p, q))
+            for w, p in left
+            for v, q in right
+        )
     if isinstance(kernel, Polynomial):
         m, n = raw_moments(first, kernel.degree), raw_moments(second, kernel.degree)
         if m is not None and n is not None:
@@ -217,12 +193,12 @@ def _cross_term(kernel: Kernel, first: Measure, second: Measure) -> float:
         if closed is not None:
             return closed
     if isinstance(first, Product) and isinstance(second, Product):
-        sides = _sides(kernel)
-        if sides is not None:
+        parts = sides(kernel)
+        if parts is not None:
             return math.prod(
                 math.exp(p.log_mass + q.log_mass) if side is None else cross(side, p, q)
                 for side, p, q in zip(
-                    sides, (first.first, first.second), (second.first, second.second), strict=True
+                    parts, (first.first, first.second), (second.first, second.second), strict=True
                 )
             )
     if isinstance(first.support, Interval) and isinstance(second.support, Interval):
@@ -254,15 +230,13 @@ def _interval_mean(f: Callable[[np.ndarray], np.ndarray], over: Interval, other:
     previous = math.nan
     for panels in 2 ** np.arange(2, 14):
         edges = np.concatenate([np.linspace(a, b, panels + 1) for a, b in pairwise(breaks)])
-        left, right = edges[:-1], edges[1:]
-        half = 0.5 * (right - left)[:, None]
-        x = (left[:, None] + half) + half * nodes
-        value = float(np.sum(half * weights * f(x.ravel()).reshape(x.shape)))
-        value /= over.high - over.low
-        if abs(value - previous) <= 1e-14 * abs(value):
+        half = 0.5 * np.diff(edges)[:, None]
+        x = (edges[:-1, None] + half) + half * nodes
+        total = float(np.sum(half * weights * f(x.ravel()).reshape(x.shape)))
+        if abs(total - previous) <= 1e-14 * abs(total):
             break
-        previous = value
-    return value
+        previous = total
+    return total / (over.high - over.low)
 
 
 #: One of each kind, to tell which kinds work with a measure.

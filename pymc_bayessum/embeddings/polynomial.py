@@ -8,6 +8,7 @@ import math
 from functools import singledispatch
 
 import numpy as np
+from scipy import special
 
 from pymc_bayessum.embeddings.registry import Embedding, register
 from pymc_bayessum.kernels import Polynomial
@@ -27,11 +28,8 @@ __all__ = ["raw_moments", "stirling_numbers"]
 
 def stirling_numbers(degree: int) -> np.ndarray:
     """Stirling numbers of the second kind S(n, j) for n, j = 0, ..., degree."""
-    table = np.zeros((degree + 1, degree + 1))
-    table[0, 0] = 1.0
-    for n in range(1, degree + 1):
-        table[n, 1:] = np.arange(1, degree + 1) * table[n - 1, 1:] + table[n - 1, :-1]
-    return table
+    n = np.arange(degree + 1)
+    return special.stirling2(n[:, None], n, exact=True).astype(float)
 
 
 @singledispatch
@@ -95,13 +93,10 @@ def _(measure: UniformInterval, degree: int) -> np.ndarray:
 
 @raw_moments.register
 def _(measure: Mixture, degree: int) -> np.ndarray | None:
-    total = np.zeros(degree + 1)
-    for weight, part in zip(measure.weights, measure.measures, strict=True):
-        moments = raw_moments(part, degree)
-        if moments is None:
-            return None
-        total += weight * moments
-    return total
+    moments = [raw_moments(part, degree) for part in measure.measures]
+    if any(each is None for each in moments):
+        return None
+    return (measure.weights[:, None] * np.array(moments)).sum(axis=0)
 
 
 def _moments_from_cumulants(cumulants: np.ndarray) -> np.ndarray:

@@ -4,13 +4,12 @@ import math
 
 import networkx as nx
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from pymc_bayessum.embeddings.registry import Embedding, register
 from pymc_bayessum.kernels import ExpHamming, Tanimoto
 from pymc_bayessum.measures import (
     Measure,
-    Mixture,
     ProductCategorical,
     SiteMeasure,
     TreeCategorical,
@@ -112,14 +111,17 @@ def _as_forest(measure: SiteMeasure) -> TreeCategorical:
     match measure:
         case TreeCategorical():
             return measure
-        case ProductCategorical():
-            probs = measure.probs
-        case UniformCategorical():
-            probs = np.full((measure.n_sites, measure.n_states), 1.0 / measure.n_states)
-        case _:
-            name = type(measure).__name__
-            raise NotImplementedError(f"{name} is not a product, chain, tree or forest")
-    return TreeCategorical(probs, np.zeros((0, 2)), np.zeros((0, 1, 1)))
+        case ProductCategorical() | UniformCategorical():
+            probs = _site_probabilities(measure)
+            return TreeCategorical(probs, np.zeros((0, 2)), np.zeros((0, 1, 1)))
+    name = type(measure).__name__
+    raise NotImplementedError(f"{name} is not a product, chain, tree or forest")
+
+
+def _site_probabilities(measure: ProductCategorical | UniformCategorical) -> np.ndarray:
+    if isinstance(measure, ProductCategorical):
+        return measure.probs
+    return np.full((measure.n_sites, measure.n_states), 1.0 / measure.n_states)
 
 
 def _oriented_tables(measure: TreeCategorical, order: list[tuple[int, int]]) -> list[np.ndarray]:
@@ -182,109 +184,45 @@ def _join(n_sites: int, edges: np.ndarray) -> tuple[list[int], list[tuple[int, i
     return roots, [edge for root in roots for edge in nx.bfs_edges(graph, root)]
 
 
-@register(ExpHamming, Mixture)
-def exp_hamming_mixture(kernel: ExpHamming, measure: Mixture) -> Embedding | None:
-    r"""Exponential Hamming kernel under a mixture of products, :math:`\sum_i w_i Q_i`.
-
-    The mean embedding is the mixture of those of the parts, and
-
-    .. math:: E[k(X, X')] = \sum_{i, i'} w_i w_{i'} \prod_j \left(e^{-\lambda}
-              + (1 - e^{-\lambda}) \sum_s q_{ij}(s) q_{i'j}(s)\right) .
-
-    Mixtures with other parts go through :func:`cross`, pair by pair.
-    """
-    parts = [part for part in measure.measures if isinstance(part, ProductCategorical)]
-    if len(parts) < len(measure.measures):
-        return None
-    drop = -math.expm1(-kernel.decay)
-    probs = np.stack([part.probs for part in parts])
-    sites = np.arange(probs.shape[1])
-
-    def mean(y: np.ndarray) -> np.ndarray:
-        y = _states(y, measure)
-        rows = [np.exp(np.log1p(-drop * (1.0 - q[sites, y])).sum(axis=1)) for q in probs]
-        return measure.weights @ np.stack(rows)
-
-    def initial_error() -> float:
-        overlap = np.einsum("ijs,kjs->jik", probs, probs)
-        pairs = np.exp(np.log1p(drop * (overlap - 1.0)).sum(axis=0))
-        return float(measure.weights @ pairs @ measure.weights)
-
-    return Embedding(mean, initial_error)
-
-
 @register(Tanimoto, UniformCategorical)
-def tanimoto_uniform(kernel: Tanimoto, measure: UniformCategorical) -> Embedding | None:
-    r"""Tanimoto kernel under the uniform distribution on binary vectors.
-
-    For y with t ones, x has :math:`a \sim \mathrm{Bin}(t, 1/2)` ones among them and, independently,
-    :math:`b \sim \mathrm{Bin}(L - t, 1/2)` elsewhere, and :math:`k = a / (t + b)`; hence
-
-    .. math:: \mu(y) = \frac{t}{2}\, E\!\left[\frac{1}{t + b}\right] \quad (t \ge 1), \qquad
-              \mu(0) = 2^{-L}
-
-    the last because k(0, 0) = 1. The initial error is the mean of this over
-    :math:`t \sim \mathrm{Bin}(L, 1/2)`, O(L^2) terms.
-    """
-    if measure.n_states != 2:
-        return None
-    n_sites = measure.n_sites
-
-    def by_ones(t: int) -> float:
-        if t == 0:
-            return 2.0**-n_sites
-        b = np.arange(n_sites - t + 1)
-        return 0.5 * t * float(stats.binom.pmf(b, n_sites - t, 0.5) @ (1.0 / (t + b)))
-
-    def mean(y: np.ndarray) -> np.ndarray:
-        counts, inverse = np.unique(_states(y, measure).sum(axis=1), return_inverse=True)
-        return np.array([by_ones(int(t)) for t in counts])[inverse]
-
-    def initial_error() -> float:
-        t = np.arange(n_sites + 1)
-        return float(stats.binom.pmf(t, n_sites, 0.5) @ np.array([by_ones(int(i)) for i in t]))
-
-    return Embedding(mean, initial_error)
-
-
 @register(Tanimoto, ProductCategorical)
-def tanimoto_product(kernel: Tanimoto, measure: ProductCategorical) -> Embedding | None:
+def tanimoto_product(
+    kernel: Tanimoto, measure: ProductCategorical | UniformCategorical
+) -> Embedding | None:
     r"""Tanimoto kernel under independent binary sites with probabilities q of a one.
 
-    For y with ones at the sites A, :math:`\mu(y) = \sum_{j \in A} q_j\, E[1 / (|A| + b)]` with b
-    the number of ones outside A (Poisson-binomial, by convolution in O(L^2)), and
-    :math:`\mu(0) = \prod_j (1 - q_j)`. The initial error follows the counts of sites where both
-    vectors and where either has a one, O(L^3).
+    Of y with ones at the sites A, x shares a ones and has b elsewhere, :math:`k = a / (|A| + b)`,
+    and a fraction is an integral, :math:`1 / n = \int_0^1 s^{n-1} ds`; hence
+
+    .. math:: \mu(y) = \sum_{j \in A} q_j
+              \int_0^1 s^{|A| - 1} \prod_{j \notin A} (1 - q_j + q_j s)\, ds, \qquad
+              \mu(0) = \prod_j (1 - q_j)
+
+    the last because k(0, 0) = 1. With :math:`r_j = q_j (2 - q_j)`, the probability that either of
+    two vectors has a one,
+
+    .. math:: E[k(X, X')] = \sum_j q_j^2 \int_0^1 \prod_{i \ne j} (1 - r_i + r_i s)\, ds
+              + \prod_j (1 - q_j)^2 .
+
+    The integrands are polynomials of degree L - 1 and positive: a Gauss rule of L / 2 points is
+    exact, without cancellation.
     """
     if measure.n_states != 2:
         return None
-    q = measure.probs[:, 1]
-    none = float(np.prod(measure.probs[:, 0]))
-    n_sites = len(q)
+    q = _site_probabilities(measure)[:, 1]
+    none = float(np.prod(1.0 - q))
+    s, ds = special.roots_sh_legendre((len(q) + 1) // 2)
 
     def mean(y: np.ndarray) -> np.ndarray:
         y = _states(y, measure)
         ones = y.sum(axis=1)
-        # Distribution of the number of ones of x outside A, all rows at once.
-        count = np.zeros((len(y), n_sites + 1))
-        count[:, 0] = 1.0
-        for site in range(n_sites):
-            rate = np.where(y[:, site] == 0, q[site], 0.0)[:, None]
-            moved = count[:, :-1] * rate
-            count *= 1.0 - rate
-            count[:, 1:] += moved
-        harmonic = (count / np.maximum(ones[:, None] + np.arange(n_sites + 1), 1)).sum(axis=1)
-        return np.where(ones > 0, (y @ q) * harmonic, none)
+        log_elsewhere = (1.0 - y) @ np.log1p(-np.multiply.outer(q, 1.0 - s))
+        integral = np.exp(log_elsewhere + np.multiply.outer(ones - 1.0, np.log(s))) @ ds
+        return np.where(ones > 0, (y @ q) * integral, none)
 
     def initial_error() -> float:
-        joint = np.zeros((n_sites + 1, n_sites + 1))
-        joint[0, 0] = 1.0
-        for rate in q:
-            moved = joint * (1.0 - rate) ** 2
-            moved[:, 1:] += joint[:, :-1] * 2.0 * rate * (1.0 - rate)
-            moved[1:, 1:] += joint[:-1, :-1] * rate**2
-            joint = moved
-        both, either = np.meshgrid(np.arange(n_sites + 1), np.arange(n_sites + 1), indexing="ij")
-        return float((joint * both / np.maximum(either, 1)).sum() + joint[0, 0])
+        factors = 1.0 - np.multiply.outer(q * (2.0 - q), 1.0 - s)
+        others = np.exp(np.log(factors).sum(axis=0)) / factors
+        return float(q**2 @ others @ ds) + none**2
 
     return Embedding(mean, initial_error)

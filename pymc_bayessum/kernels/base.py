@@ -1,5 +1,6 @@
 """What a kernel is, and kernels made of kernels."""
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "Sum",
     "Tensor",
     "numbers",
+    "require_kernel",
     "upper_blocks",
 ]
 
@@ -112,25 +114,38 @@ class Kernel(ABC):
     __rmul__ = __mul__
 
 
-def _require_kernel(name: str, value: Any) -> None:
+def require_kernel(name: str, value: Any) -> None:
+    """Raise unless a value is a kernel."""
     if not isinstance(value, Kernel):
         raise TypeError(f"{name} must be a kernel, got {value!r}")
 
 
 @dataclass(frozen=True)
 class _OfTwo(Kernel):
+    """Two kernels, with what joins their values and the exponents of their growth."""
+
     first: Kernel
     second: Kernel
+    join: ClassVar[Any] = staticmethod(operator.mul)
+    join_growth: ClassVar[Any] = staticmethod(operator.add)
 
     def __post_init__(self) -> None:
-        _require_kernel("first", self.first)
-        _require_kernel("second", self.second)
+        require_kernel("first", self.first)
+        require_kernel("second", self.second)
 
     @property
     @override
     def growth(self) -> float | None:
         a, b = self.first.growth, self.second.growth
-        return None if a is None or b is None else a + b
+        return None if a is None or b is None else self.join_growth(a, b)
+
+    @override
+    def __call__(self, x: Points, y: Points) -> np.ndarray:
+        return self.join(self.first(x, y), self.second(x, y))
+
+    @override
+    def diagonal(self, x: Points) -> np.ndarray:
+        return self.join(self.first.diagonal(x), self.second.diagonal(x))
 
     @override
     def accepts(self, support: Support) -> bool:
@@ -143,7 +158,7 @@ class _OnPart(Kernel):
     part: ClassVar[int]
 
     def __post_init__(self) -> None:
-        _require_kernel("base", self.base)
+        require_kernel("base", self.base)
 
     @property
     @override
@@ -179,19 +194,7 @@ class Sum(_OfTwo):
     [[10.0]]
     """
 
-    @property
-    @override
-    def growth(self) -> float | None:
-        a, b = self.first.growth, self.second.growth
-        return None if a is None or b is None else max(a, b)
-
-    @override
-    def __call__(self, x: Points, y: Points) -> np.ndarray:
-        return self.first(x, y) + self.second(x, y)
-
-    @override
-    def diagonal(self, x: Points) -> np.ndarray:
-        return self.first.diagonal(x) + self.second.diagonal(x)
+    join, join_growth = staticmethod(operator.add), staticmethod(max)
 
 
 class Product(_OfTwo):
@@ -207,14 +210,6 @@ class Product(_OfTwo):
     >>> (Brownian() * Polynomial(1))([2], [3]).tolist()
     [[21.0]]
     """
-
-    @override
-    def __call__(self, x: Points, y: Points) -> np.ndarray:
-        return self.first(x, y) * self.second(x, y)
-
-    @override
-    def diagonal(self, x: Points) -> np.ndarray:
-        return self.first.diagonal(x) * self.second.diagonal(x)
 
 
 @dataclass(frozen=True)
@@ -239,7 +234,7 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", positive("scale", self.scale))
-        _require_kernel("base", self.base)
+        require_kernel("base", self.base)
 
     @property
     @override
@@ -356,7 +351,7 @@ class Pullback(Kernel):
         return 0.0 if self.base.growth == 0.0 else None
 
     def __post_init__(self) -> None:
-        _require_kernel("base", self.base)
+        require_kernel("base", self.base)
         if not callable(self.mapping):
             raise TypeError(f"mapping must be callable, got {self.mapping!r}")
 

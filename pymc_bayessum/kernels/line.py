@@ -36,11 +36,11 @@ def half_line(points: Points) -> np.ndarray:
     return x
 
 
-def _on_line(support: Support) -> bool:
+def _on_line(kernel: Kernel, support: Support) -> bool:
     return isinstance(support, (Line, Interval, Image))
 
 
-def _on_half_line(support: Support) -> bool:
+def _on_half_line(kernel: Kernel, support: Support) -> bool:
     if isinstance(support, Line):
         return support.ends[0] >= 0
     return support.low >= 0 if isinstance(support, Interval) else isinstance(support, Image)
@@ -68,6 +68,7 @@ class Brownian(Kernel):
     shift: float = 1.0
 
     growth = 0.5
+    accepts = _on_half_line
 
     def __post_init__(self) -> None:
         shift = real("shift", self.shift)
@@ -82,10 +83,6 @@ class Brownian(Kernel):
     @override
     def diagonal(self, x: Points) -> np.ndarray:
         return half_line(x) + self.shift
-
-    @override
-    def accepts(self, support: Support) -> bool:
-        return _on_half_line(support)
 
 
 @dataclass(frozen=True)
@@ -118,6 +115,8 @@ class IntegratedBrownian(Kernel):
     order: int
     scale: float = 1.0
 
+    accepts = _on_half_line
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", integer("order", self.order))
         object.__setattr__(self, "scale", positive("scale", self.scale))
@@ -146,10 +145,6 @@ class IntegratedBrownian(Kernel):
     def diagonal(self, x: Points) -> np.ndarray:
         m = self.order
         return (half_line(x) / self.scale) ** (2 * m + 1) / ((2 * m + 1) * math.factorial(m) ** 2)
-
-    @override
-    def accepts(self, support: Support) -> bool:
-        return _on_half_line(support)
 
 
 @dataclass(frozen=True)
@@ -233,7 +228,8 @@ class Matern(Kernel):
 
     @override
     def accepts(self, support: Support) -> bool:
-        return _on_half_line(support) if self.transform == "sqrt" else _on_line(support)
+        accepts = _on_half_line if self.transform == "sqrt" else _on_line
+        return accepts(self, support)
 
 
 @dataclass(frozen=True)
@@ -256,6 +252,8 @@ class Polynomial(Kernel):
 
     degree: int
 
+    accepts = _on_line
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", integer("degree", self.degree, 1))
 
@@ -271,10 +269,6 @@ class Polynomial(Kernel):
     @override
     def diagonal(self, x: Points) -> np.ndarray:
         return (_line(x) ** 2 + 1.0) ** self.degree
-
-    @override
-    def accepts(self, support: Support) -> bool:
-        return _on_line(support)
 
 
 @dataclass(frozen=True)
@@ -296,6 +290,7 @@ class SquaredExponential(Kernel):
     lengthscale: float
 
     growth = 0.0
+    accepts = _on_line
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
@@ -308,7 +303,3 @@ class SquaredExponential(Kernel):
     @override
     def diagonal(self, x: Points) -> np.ndarray:
         return np.ones(len(_line(x)))
-
-    @override
-    def accepts(self, support: Support) -> bool:
-        return _on_line(support)

@@ -11,12 +11,7 @@ __all__ = ["Registry"]
 
 
 class Registry[F: Callable[..., Any]]:
-    """Functions entered for a kernel type and a measure type; subclasses are covered.
-
-    Attributes
-    ----------
-    entries : dict
-        From (kernel type, measure type) to the function.
+    """Functions, by the kernel type and measure type they are entered for; subclasses are covered.
 
     Examples
     --------

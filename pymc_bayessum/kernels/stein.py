@@ -22,7 +22,7 @@ from typing import Any, override
 import numpy as np
 
 from pymc_bayessum.arguments import integer
-from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum
+from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum, require_kernel
 from pymc_bayessum.kernels.sites import ExpHamming, hamming
 from pymc_bayessum.measures.supports import Points, Sites, Support
 
@@ -73,20 +73,9 @@ def score(log_prob: Callable[[np.ndarray], Any], x: Points, n_states: int) -> np
 
     .. math:: s_i(x) = \frac{p(x) - p(\neg_i x)}{p(x)} = 1 - e^{\log p(\neg_i x) - \log p(x)}
 
-    Parameters
-    ----------
-    log_prob : callable
-        Log-probability up to a constant, from integer points (N, L) to (N,). A compiled PyTensor
-        function of one integer matrix, or of one integer vector (then called point by point),
-        will do.
-    x : array_like of int, shape (N, L)
-        Points with positive probability.
-    n_states : int
-        States of each site, at least two.
-
-    Returns
-    -------
-    ndarray of shape (N, L)
+    ``log_prob`` is a log-probability up to a constant, from integer points (N, L) to (N,), finite
+    at these. A compiled PyTensor function of one integer matrix, or of one integer vector (then
+    called point by point), will do.
 
     Examples
     --------
@@ -204,8 +193,7 @@ class Stein(Kernel):
     growth = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, Kernel):
-            raise TypeError(f"base must be a kernel, got {self.base!r}")
+        require_kernel("base", self.base)
         if not callable(self.log_prob):
             raise TypeError(f"log_prob must be callable, got {self.log_prob!r}")
         object.__setattr__(self, "n_states", integer("n_states", self.n_states, 2))

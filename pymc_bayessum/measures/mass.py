@@ -12,6 +12,14 @@ __all__ = ["negative_binomial_log_mass", "poisson_log_mass", "skellam_log_mass"]
 
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 
+#: The polynomials u_k(t) / t^k of DLMF 10.41.10: denominator and coefficients of powers of t^2.
+_DEBYE = (
+    (24, (3, -5)),
+    (1152, (81, -462, 385)),
+    (414720, (30375, -369603, 765765, -425425)),
+    (39813120, (4465125, -94121676, 349922430, -446185740, 185910725)),
+)
+
 
 def stirling_remainder(x: np.ndarray) -> np.ndarray:
     """Return log x! - (x + 1/2) log x + x - log(2 pi) / 2 for x > 0."""
@@ -82,22 +90,13 @@ def log_bessel(order: np.ndarray, z: float) -> np.ndarray:
         s = z / v
         root = np.hypot(1.0, s)
         t = 1.0 / root
-        t2 = t * t
-        u1 = t * (3 - 5 * t2) / 24
-        u2 = t2 * (81 - 462 * t2 + 385 * t2**2) / 1152
-        u3 = t * t2 * (30375 - 369603 * t2 + 765765 * t2**2 - 425425 * t2**3) / 414720
-        u4 = (
-            t2**2
-            * (4465125 - 94121676 * t2 + 349922430 * t2**2 - 446185740 * t2**3 + 185910725 * t2**4)
-            / 39813120
-        )
+        terms = [
+            (t / v) ** k * np.polynomial.polynomial.polyval(t * t, coefficients) / denominator
+            for k, (denominator, coefficients) in enumerate(_DEBYE, start=1)
+        ]
         eta = root + np.log(s / (1.0 + root))
-        out[tiny] = (
-            v * eta
-            - z
-            - 0.5 * np.log(2 * np.pi * v * root)
-            + np.log1p(u1 / v + u2 / v**2 + u3 / v**3 + u4 / v**4)
-        )
+        saddle = v * eta - z - 0.5 * np.log(2 * np.pi * v * root)
+        out[tiny] = saddle + np.log1p(np.sum(terms, axis=0))
     return out
 
 

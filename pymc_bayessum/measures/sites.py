@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, override
 
 import numpy as np
@@ -52,7 +53,7 @@ class SiteMeasure(Measure):
     def support(self) -> Support:
         return Sites(self.n_sites, self.n_states)
 
-    @property
+    @cached_property
     def site_order(self) -> np.ndarray:
         """Order in which the sites are drawn, 0, 1, ... unless a subclass says otherwise."""
         return np.arange(self.n_sites)
@@ -287,10 +288,8 @@ class TreeCategorical(SiteMeasure):
     n_sites: int = field(init=False, repr=False)
     n_states: int = field(init=False, repr=False)
     parent: np.ndarray = field(init=False, repr=False)
+    site_order: np.ndarray = field(init=False, repr=False)
     _edge_of: np.ndarray = field(init=False, repr=False)
-    _order: np.ndarray = field(init=False, repr=False)
-    _log_root: np.ndarray = field(init=False, repr=False)
-    _log_tables: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         root = _distributions("root", self.root, (1, 2))
@@ -331,28 +330,19 @@ class TreeCategorical(SiteMeasure):
             order.extend(offspring[site])
         if len(order) != n_sites:
             raise ValueError("edges must form a forest of (parent, child) pairs, got a cycle")
-        with np.errstate(divide="ignore"):
-            log_root, log_tables = np.log(root), np.log(tables)
         arrays = {
             "root": root,
             "edges": edges,
             "tables": tables,
             "parent": parent,
+            "site_order": np.array(order, dtype=np.int64),
             "_edge_of": edge_of,
-            "_order": np.array(order, dtype=np.int64),
-            "_log_root": log_root,
-            "_log_tables": log_tables,
         }
         for name, value in arrays.items():
             value.setflags(write=False)
             object.__setattr__(self, name, value)
         object.__setattr__(self, "n_sites", n_sites)
         object.__setattr__(self, "n_states", n_states)
-
-    @property
-    @override
-    def site_order(self) -> np.ndarray:
-        return self._order
 
     @property
     def roots(self) -> np.ndarray:
@@ -376,11 +366,11 @@ class TreeCategorical(SiteMeasure):
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
         site = self.site_order[step]
         parent = self.parent[site]
-        if parent < 0:
-            row = self._log_root[np.searchsorted(self.roots, site)]
-            return np.broadcast_to(row, (len(x), self.n_states))
-        log_table = self._log_tables[self._edge_of[site]]
-        return log_table[x[:, parent]]
+        with np.errstate(divide="ignore"):
+            if parent >= 0:
+                return np.log(self.table(site))[x[:, parent]]
+            row = np.log(self.root[np.searchsorted(self.roots, site)])
+        return np.broadcast_to(row, (len(x), self.n_states))
 
 
 class MarkovCategorical(TreeCategorical):

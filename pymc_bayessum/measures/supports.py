@@ -315,18 +315,11 @@ class Image(Support):
         # A map such as y // 2 sends points beside the image onto the support, hence the way back.
         x = self.inverse(y)
         inside = np.asarray(self.base.contains(x), dtype=bool)
-        back = self.forward(take(x, inside))
-        kept = take(y, inside)
-        pairs = zip(
-            kept if isinstance(kept, tuple) else (kept,),
-            back if isinstance(back, tuple) else (back,),
-            strict=True,
+        kept, back = (
+            np.column_stack(part if isinstance(part, tuple) else (part,)).astype(float)
+            for part in (take(y, inside), self.forward(take(x, inside)))
         )
-        same = np.ones(int(inside.sum()), dtype=bool)
-        for a, b in pairs:
-            close = np.isclose(np.asarray(a, float), np.asarray(b, float), rtol=1e-9, atol=1e-12)
-            same &= close.reshape(len(same), -1).all(axis=1)
-        inside[inside] = same
+        inside[inside] = np.isclose(kept, back, rtol=1e-9, atol=1e-12).all(axis=1)
         return inside
 
     def _enumerate(self) -> Points:

@@ -291,17 +291,14 @@ def _attempt(f: Callable[[Points], Any], point: Points) -> Any:
 
 @dataclass(eq=False)
 class _Run:
-    """The state of a design: nodes, values, kernel, and the growing factor."""
+    """The state of a design: the posterior, its history, and what is still to be done."""
 
     attempts: Callable[[Sequence[Points]], Iterator[Any]]
     prior: "_Prior"
     measure: Measure
     rng: np.random.Generator
     schedule: Callable[[int], int]
-    batches: list[Points] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
     history: list[Step] = field(default_factory=list)
-    seen: set = field(default_factory=set)
     due: int = 0
     pending: Points | None = None
     reason: str = "budget"
@@ -317,22 +314,17 @@ class _Run:
             raise ValueError(
                 f"resume belongs to another measure: {result.rule.measure}, not {self.measure}"
             )
-        self.batches = [take(points, np.array([i])) for i in range(batch_size(points))]
-        self.values = [float(value) for value in result.values]
         self.history = list(result.history)
         self.pending = result.pending
-        self.seen = set(point_keys(points))
-        last = result.history[-1].kernel
+        last, values = result.history[-1].kernel, result.values.tolist()
         # A kernel that is still allowed goes on; otherwise it is chosen anew.
-        self._rebuild(last if self.prior.allows(last) else self._selected())
+        kernel = last if self.prior.allows(last) else self.prior.select(points, values)
+        self.posterior = _Posterior(kernel, self.measure, points, values)
 
     def evaluate(self, points: Sequence[Points], gains: Sequence[float]) -> Iterator[None]:
         """Evaluate the summand at points that the posterior has, and condition on the values."""
         for point, gain, raw in zip(points, gains, self.attempts(points), strict=True):
-            value = self._number(point, raw)
-            self.posterior.observe(value)
-            self.batches.append(point)
-            self.values.append(value)
+            self.posterior.observe(self._number(point, raw))
             self._record(gain)
             yield
 
@@ -342,22 +334,22 @@ class _Run:
         if pending is not None and batch_size(pending):
             points = [take(pending, np.array([i])) for i in range(batch_size(pending))]
             for point in points:
-                self._plan(point)
+                self.posterior.append(point)
             done = self.evaluate(points, [np.nan] * len(points))
             for first, _ in enumerate(done, start=1):
                 self.pending = take(pending, np.arange(first, len(points)))
                 yield
         self.pending = None
-        self.due = self._next_due()
         if len(self.history) and np.isnan(self.history[-1].gain):
             self._refresh()
+        self.due = self._next_due()
 
     def sequential_design(
         self, search: "Search", budget: int, batch: int, target: float | None
     ) -> Iterator[None]:
         """Evaluate where it teaches most, until there is a reason to stop."""
         while target is None or self.history[-1].sd > target:
-            room = min(batch, budget - len(self.values))
+            room = min(batch, budget - len(self.history))
             if room <= 0:
                 return
             points: list[Points] = []
@@ -365,27 +357,23 @@ class _Run:
             while len(points) < room and (found := search(self)) is not None:
                 points.append(found[0])
                 gains.append(self.posterior.gain(found[1]))
-                self._plan(found[0])
+                self.posterior.append(found[0])
             if not points:
                 self.reason = "exhausted"
                 return
             for _ in self.evaluate(points, gains):
-                if len(self.values) >= self.due and self.posterior.is_observed:
+                if len(self.history) >= self.due and self.posterior.is_observed:
                     self._refresh()
                     self.due = self._next_due()
                 yield
         self.reason = "target"
 
-    def _plan(self, point: Points) -> None:
-        """Let the posterior know of a point whose value is to come."""
-        self.seen.update(point_keys(point))
-        self.posterior.append(point)
-
     def result(self, reason: str) -> ActiveResult:
         """Freeze what is known."""
         n = len(self.history)
-        rule = bayes_sum(self.posterior.kernel, self.measure, concatenate(self.batches[:n]))
-        values = np.array(self.values[:n])
+        nodes = take(self.posterior.nodes, np.arange(n))
+        rule = bayes_sum(self.posterior.kernel, self.measure, nodes)
+        values = np.array(self.posterior.values[:n])
         values.setflags(write=False)
         return ActiveResult(
             rule=rule,
@@ -400,51 +388,39 @@ class _Run:
     def _next_due(self) -> int:
         # From the start of the present kernel, so that a resumed run keeps the schedule.
         due = 0
-        while due <= len(self.values):
+        while due <= len(self.history):
             due = self.schedule(due)
         return due
 
     def _refresh(self) -> None:
-        chosen = self._selected()
+        """Choose the kernel again, once all points have their values."""
+        nodes, values = self.posterior.nodes, self.posterior.values
+        chosen = self.prior.select(nodes, values)
         if chosen != self.posterior.kernel:
-            self._rebuild(chosen)
+            self.posterior = _Posterior(chosen, self.measure, nodes, values)
             gain = self.history.pop().gain
             self._record(gain)
 
-    def _selected(self) -> Kernel:
-        return self.prior.select(concatenate(self.batches), np.array(self.values))
-
-    def _rebuild(self, kernel: Kernel) -> None:
-        self.posterior = _Posterior(kernel, self.measure)
-        for point, value in zip(self.batches, self.values, strict=True):
-            self.posterior.append(point)
-            self.posterior.observe(value)
-
     def _record(self, gain: float) -> None:
         mean, sd = self.posterior.estimate()
-        self.history.append(Step(len(self.values), mean, sd, gain, self.posterior.kernel))
+        count, kernel = len(self.posterior.values), self.posterior.kernel
+        self.history.append(Step(count, mean, sd, gain, kernel))
 
     def _number(self, point: Points, raw: Any) -> float:
         """Return a raw value as a number, or raise with what was learnt before."""
-        if isinstance(raw, Exception):
-            raise self._failure(
-                f"the summand failed at {point}: {type(raw).__name__}: {raw}", point
-            ) from raw
         array = np.asarray(raw)
-        if array.size != 1 or array.dtype.kind not in "iufb" or not np.isfinite(array).all():
-            raise self._failure(
-                f"the summand must give one finite number for a single point, got {raw!r} at "
-                f"{point}",
-                point,
-            )
-        return float(array.reshape(()))
-
-    def _failure(self, message: str, point: Points) -> EvaluationError:
-        kept = "what was learnt before is on this exception as .partial"
+        if array.size == 1 and array.dtype.kind in "iufb" and np.isfinite(array).all():
+            return float(array.reshape(()))
+        cause = raw if isinstance(raw, Exception) else None
+        if cause is None:
+            wanted = "one finite number for a single point"
+            message = f"the summand must give {wanted}, got {raw!r} at {point}"
+        else:
+            message = f"the summand failed at {point}: {type(raw).__name__}: {raw}"
         partial = self.partial()
-        return EvaluationError(
-            f"{message}; {kept if partial else 'nothing was learnt before'}", point, partial
-        )
+        kept = "what was learnt before is on this exception as .partial"
+        told = kept if partial else "nothing was learnt before"
+        raise EvaluationError(f"{message}; {told}", point, partial) from cause
 
     def partial(self) -> ActiveResult | None:
         """Return what was learnt before a run stopped."""
@@ -486,9 +462,9 @@ class _Prior:
         """Whether a kernel of an earlier run may go on."""
         return self.make is not None or kernel in self.kernels
 
-    def select(self, nodes: Points, values: np.ndarray) -> Kernel:
+    def select(self, nodes: Points, values: Sequence[float]) -> Kernel:
         """Return the kernel of highest marginal likelihood."""
-        if (self.make is None and len(self.kernels) == 1) or len(values) < 2 or not values.any():
+        if (self.make is None and len(self.kernels) == 1) or len(values) < 2 or not any(values):
             return self.first
         with warnings.catch_warnings():
             # Few values often speak for an end of the range; more to come will decide.
@@ -500,17 +476,27 @@ class _Prior:
 class _Posterior:
     """Gaussian-process posterior over a growing list of nodes: one new row of the factor a step."""
 
-    def __init__(self, kernel: Kernel, measure: Measure) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        measure: Measure,
+        nodes: Points | None = None,
+        values: Sequence[float] = (),
+    ) -> None:
         self.kernel = kernel
         self.embedding = embed(kernel, measure)
         self.initial_error = self.embedding.initial_error
         self.nodes: Points | None = None
+        self.seen: set = set()
         self.size = 0
-        self.n_observed = 0
+        self.values: list[float] = []
         self.factor = np.zeros((16, 16))
         self.white_mean = np.zeros(16)  # L^-1 mu
         self.white_values = np.zeros(16)  # L^-1 y
         self.tracked: _Candidates | None = None
+        for i, value in enumerate(values):
+            self.append(take(nodes, np.array([i])))
+            self.observe(value)
 
     def append(self, point: Points) -> None:
         """Condition on one more point, whatever its value will be, in O(N^2)."""
@@ -528,19 +514,20 @@ class _Posterior:
         if self.tracked is not None:
             self.tracked.condition(self, point, row, pivot, self.white_mean[n])
         self.nodes = point if self.nodes is None else concatenate([self.nodes, point])
+        self.seen.update(point_keys(point))
         self.size = n + 1
 
     def observe(self, value: float) -> None:
         """Take the value at the first point that has none yet."""
-        n = self.n_observed
+        n = len(self.values)
         row, pivot = self.factor[n, :n], self.factor[n, n]
         self.white_values[n] = (value - row @ self.white_values[:n]) / pivot
-        self.n_observed = n + 1
+        self.values.append(value)
 
     @property
     def is_observed(self) -> bool:
         """Whether all points have their values."""
-        return self.n_observed == self.size
+        return len(self.values) == self.size
 
     def variance(self, n: int) -> float:
         """Posterior variance of the sum at unit amplitude, given the first n points."""
@@ -549,7 +536,7 @@ class _Posterior:
 
     def estimate(self) -> tuple[float, float]:
         """Mean and sd of the sum, with the empirical-Bayes amplitude."""
-        n = self.n_observed
+        n = len(self.values)
         values = self.white_values[:n]
         mean = float(self.white_mean[:n] @ values)
         return mean, float(np.sqrt(values @ values / n * self.variance(n)))
@@ -634,23 +621,23 @@ Search = Callable[[_Run], tuple[Points, float] | None]
 
 def _search(candidates: Any, measure: Measure, count: int) -> Search:
     """Turn the ``candidates`` argument into a function that proposes the next point."""
+    points = None
     if not isinstance(candidates, str):
         points = distinct_points(measure.support, candidates)
-        return lambda run: run.posterior.track(points).best(run.seen)
-    if candidates not in ("auto", "exhaustive", "random", "local"):
+    elif candidates not in ("auto", "exhaustive", "random", "local"):
         raise ValueError(
             "candidates must be 'auto', 'exhaustive', 'random', 'local' or a batch of points, got "
             f"{candidates!r}"
         )
-    if candidates in ("auto", "exhaustive"):
-        listing = _listing(measure, None if candidates == "exhaustive" else EXHAUSTIVE_LIMIT)
-        if listing is not None:
-            return lambda run: run.posterior.track(listing).best(run.seen)
-        if candidates == "exhaustive":
+    elif candidates in ("auto", "exhaustive"):
+        points = _listing(measure, None if candidates == "exhaustive" else EXHAUSTIVE_LIMIT)
+        if points is None and candidates == "exhaustive":
             raise ValueError(
                 f"candidates='exhaustive' needs a support that can be listed, not {measure.support}"
             )
-    return lambda run: _improved(run, count, climb=candidates != "random")
+    if points is None:
+        return lambda run: _improved(run, count, climb=candidates != "random")
+    return lambda run: run.posterior.track(points).best(run.posterior.seen)
 
 
 def _listing(measure: Measure, limit: int | None) -> Points | None:
@@ -682,8 +669,8 @@ def _best_fresh(run: _Run, points: Points) -> tuple[Points, float] | None:
     inside = run.measure.support.contains(points)
     if not inside.any():
         return None
-    points = take(points, inside)
-    return _Candidates(run.posterior, points, run.posterior.whitened(points)).best(run.seen)
+    points, posterior = take(points, inside), run.posterior
+    return _Candidates(posterior, points, posterior.whitened(points)).best(posterior.seen)
 
 
 def _neighbours(support: Support, point: Points, rng: np.random.Generator) -> Points:

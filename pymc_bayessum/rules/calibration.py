@@ -83,11 +83,8 @@ def coverage(
     error = mean - np.broadcast_to(np.asarray(exact, dtype=float), mean.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = np.where(error == 0.0, 0.0, error / sd)
-    upper = 0.5 * (1.0 + nominal)
-    quantiles = (
-        stats.norm.ppf(upper)
-        if degrees_of_freedom is None
-        else stats.t.ppf(upper, degrees_of_freedom)
-    )
+    # With infinitely many degrees of freedom the t distribution is the normal one.
+    freedom = np.inf if degrees_of_freedom is None else degrees_of_freedom
+    quantiles = stats.t.ppf(0.5 * (1.0 + nominal), freedom)
     observed = (np.abs(scores)[:, None] <= quantiles).mean(axis=0)
     return Coverage(nominal, observed, np.sqrt(nominal * (1.0 - nominal) / len(scores)), scores)

@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 from pymc_bayessum.arguments import real
 from pymc_bayessum.kernels import Kernel
 from pymc_bayessum.measures.supports import Points, batch_size
-from pymc_bayessum.rules.rule import require_distinct
+from pymc_bayessum.rules.rule import distinct_points
 from pymc_bayessum.solve import MeanSpaceGram, factorize
 
 __all__ = ["Selection", "best_of", "select_kernel"]
@@ -191,16 +191,12 @@ def _search(
         return -score
 
     low, high = np.log(np.array(bounds)).T
-    axes = [
-        np.linspace(a, b, START_POINTS.get(len(bounds), 4)) for a, b in zip(low, high, strict=True)
-    ]
+    axes = np.linspace(low, high, START_POINTS.get(len(bounds), 4)).T
     grid = np.array(list(itertools.product(*axes)))
     start = grid[int(np.argmin([loss(point) for point in grid]))]
-    step = np.array([axis[1] - axis[0] for axis in axes])
-    simplex = np.vstack([start, np.clip(start + 0.4 * np.diag(step), low, high)])
-    for i in range(len(bounds)):  # at the upper bound the step must go down
-        if simplex[i + 1, i] == start[i]:
-            simplex[i + 1, i] = start[i] - 0.4 * step[i]
+    # At the upper bound the step must go down.
+    step = np.where(start < high, 0.4, -0.4) * (axes[:, 1] - axes[:, 0])
+    simplex = np.vstack([start, start + np.diag(step)])
     # Jitter that comes and goes makes gradients unreliable; a simplex search does not ask for any.
     result = minimize(
         loss,
@@ -243,13 +239,8 @@ def _profile(
 
 
 def _checked(nodes: Points, values: Any) -> tuple[Points, np.ndarray]:
-    points = tuple(map(np.asarray, nodes)) if isinstance(nodes, tuple) else np.asarray(nodes)
-    if not isinstance(points, tuple) and points.ndim == 0:
-        raise ValueError(f"nodes must be a batch of points, got the single value {nodes!r}")
+    points = distinct_points(None, nodes)
     count = batch_size(points)
-    if count == 0:
-        raise ValueError("nodes must hold at least one point, got none")
-    require_distinct(points)
     y = np.asarray(values)
     if y.dtype.kind not in "iufb":
         raise TypeError(f"values must be real numbers, got an array of dtype {y.dtype}")
@@ -280,9 +271,7 @@ def _checked_bounds(bounds: Any) -> list[tuple[float, float]]:
 def _at_edge(kernels: tuple[Kernel, ...], best: int) -> bool:
     """Whether three or more kernels differ in one number alone, and the best has its extreme."""
     kind = type(kernels[0])
-    if len(kernels) < 3 or any(type(kernel) is not kind for kernel in kernels):
-        return False
-    if not is_dataclass(kind):
+    if len(kernels) < 3 or not is_dataclass(kind) or any(type(k) is not kind for k in kernels):
         return False
     columns = [[getattr(kernel, item.name) for kernel in kernels] for item in fields(kind)]
     varied = [column for column in columns if any(v != column[0] for v in column)]

@@ -1,9 +1,7 @@
 r"""Rules for many nodes: low-rank Gram matrices by randomly pivoted Cholesky.
 
-A rule on N nodes costs O(N^3) time and N^2 numbers. With r pivots drawn among the nodes in
-proportion to what is left on the diagonal, :math:`K \approx F F'` with F of shape (N, r) (Chen,
-Epperly, Tropp and Webber, "Randomly pivoted Cholesky", 2022), and rules follow in O(N r^2) time and
-N r numbers:
+A rule on N nodes costs O(N^3) time and N^2 numbers. With a factor of r columns,
+:math:`K \approx F F'` (`pymc_bayessum.solve.pivoted`), it takes O(N r^2) time and N r numbers:
 
 - `nystroem_rule` uses the values at all nodes: the best function in the span of the r kernels at
   the pivots is fitted to them and summed exactly. Steps of a conjugate-gradient method,

@@ -475,8 +475,8 @@ def geometric_rule(
     return _naturals_rule(Geometric(p), nodes, n, kernel)
 
 
-def distinct_points(support: Support, nodes: Points) -> Points:
-    """Return nodes in their usual form; raise unless they are distinct points of a support.
+def distinct_points(support: Support | None, nodes: Points) -> Points:
+    """Return nodes in their usual form; raise unless they are distinct points (of a support).
 
     Examples
     --------
@@ -488,27 +488,25 @@ def distinct_points(support: Support, nodes: Points) -> Points:
         raise ValueError(f"nodes must be a batch of points, got the single value {nodes!r}")
     if not isinstance(nodes, tuple) and np.size(nodes) == 0:
         raise ValueError("nodes must hold at least one point, got none")
-    try:
-        points = support.as_points(nodes)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"nodes: {error}") from None
+    if support is None:
+        points = tuple(map(np.asarray, nodes)) if isinstance(nodes, tuple) else np.asarray(nodes)
+    else:
+        try:
+            points = support.as_points(nodes)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"nodes: {error}") from None
     if batch_size(points) == 0:
         raise ValueError("nodes must hold at least one point, got none")
-    outside = np.flatnonzero(~np.asarray(support.contains(points)))
-    if len(outside):
-        raise ValueError(f"nodes must lie in {support}, got {_some(points, outside)} outside of it")
-    require_distinct(points)
-    return points
-
-
-def require_distinct(points: Points) -> None:
-    """Raise when a point occurs twice in a batch, and say which."""
+    if support is not None and not (inside := np.asarray(support.contains(points))).all():
+        some = _some(points, np.flatnonzero(~inside))
+        raise ValueError(f"nodes must lie in {support}, got {some} outside of it")
     first: dict[Any, int] = {}
     repeated = [i for i, key in enumerate(point_keys(points)) if first.setdefault(key, i) != i]
     if repeated:
         raise ValueError(
             f"nodes must be distinct, got {_some(points, np.array(repeated))} more than once"
         )
+    return points
 
 
 def reach_of(support: Support, points: Points) -> Reach:

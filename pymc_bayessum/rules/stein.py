@@ -77,7 +77,7 @@ def stein_rule(
     >>> bool(abs(estimate.mean - (p * np.arange(3)).sum() / p.sum()) < 1e-3)
     True
     """
-    stein = _stein(kernel, *_member(log_prob, n_states, theta))
+    stein = _stein(kernel, log_prob, n_states, theta)
     points, support = stein_points(stein, nodes)
     return Rule(
         nodes=points,
@@ -149,8 +149,7 @@ def ksd(
     >>> bool(abs(fits) < 0.05 < does_not)
     True
     """
-    member, n_states = _member(log_prob, n_states, theta)
-    stein, states = _checked_sample(samples, member, kernel, n_states, statistic)
+    stein, states = _checked_sample(samples, log_prob, kernel, n_states, statistic, theta)
     n = len(states)
     return float(_weighted_statistics(stein, states, np.full((1, n), 1.0 / n), statistic)[0])
 
@@ -220,8 +219,7 @@ def ksd_test(
     >>> wrong.p_value < 0.01
     True
     """
-    member, n_states = _member(log_prob, n_states, theta)
-    stein, states = _checked_sample(samples, member, kernel, n_states, statistic)
+    stein, states = _checked_sample(samples, log_prob, kernel, n_states, statistic, theta)
     count = integer("n_bootstrap", n_bootstrap, 1)
     n = len(states)
     draws = as_generator(rng).multinomial(n, np.full(n, 1.0 / n), size=count)
@@ -248,23 +246,18 @@ def _weighted_statistics(
     return sums * (n / (n - 1)) if statistic == "u" else sums
 
 
-def _member(log_prob: Any, n_states: int | None, theta: Any) -> tuple[LogProb, int]:
-    """Return a log-probability and its number of states; those of a family at theta."""
-    known = getattr(log_prob, "n_states", None)
+def _stein(kernel: Kernel, log_prob: Any, n_states: int | None, theta: Any) -> Stein:
+    """Stein kernel of a log-probability with its number of states, or of a family at theta."""
     if hasattr(log_prob, "statistics"):
-        family = log_prob
+        family, n_states = log_prob, getattr(log_prob, "n_states", None)
         if theta is None:
             raise ValueError("theta must be given with a family: the member to compare with")
-        if known is None:
+        if n_states is None:
             raise ValueError("a family must have sites and n_states for Stein's method")
         vector = np.asarray(theta, dtype=float)
-        return (lambda x: family.statistics(x) @ vector), int(known)
+        log_prob = lambda x: family.statistics(x) @ vector  # noqa: E731
     if n_states is None:
         raise ValueError("n_states must be given")
-    return log_prob, n_states
-
-
-def _stein(kernel: Kernel, log_prob: LogProb, n_states: int) -> Stein:
     if isinstance(kernel, Stein):
         if kernel.log_prob is not log_prob or kernel.n_states != n_states:
             raise ValueError(
@@ -277,9 +270,14 @@ def _stein(kernel: Kernel, log_prob: LogProb, n_states: int) -> Stein:
 
 
 def _checked_sample(
-    samples: Points, log_prob: LogProb, kernel: Kernel, n_states: int, statistic: str
+    samples: Points,
+    log_prob: LogProb,
+    kernel: Kernel,
+    n_states: int | None,
+    statistic: str,
+    theta: Any,
 ) -> tuple[Stein, np.ndarray]:
-    stein = _stein(kernel, log_prob, n_states)
+    stein = _stein(kernel, log_prob, n_states, theta)
     states = as_states("samples", samples, stein.n_states)
     if len(states) < 2:
         raise ValueError(f"samples must hold at least two points, got {len(states)}")

@@ -60,18 +60,9 @@ VARIANCE_POINTS = {1: 48, 2: 12}
 class MarkovGram(Gram):
     """A Gram matrix held as M = T K T', banded, in the differences T of sorted nodes.
 
-    Parameters
-    ----------
-    order : ndarray of shape (N,)
-        Positions of the nodes in rising order.
-    differences : ndarray of shape (N, n + 1)
-        Row i holds the coefficients of node i - n, ..., i in the i-th difference.
-    factor : ndarray
-        Banded Cholesky factor (lower form) of M on the rows from ``first`` on.
-    first : int
-        n where polynomials are free, since the first n differences then say nothing; else 0.
-    jitter : float
-        Added to the diagonal of K.
+    Row i of ``differences`` (N, n + 1) holds the coefficients of the nodes i - n, ..., i in rising
+    order (``order`` has their positions). M is factorised (Cholesky, lower banded form) on the rows
+    from ``first`` on: n where polynomials are free, since the first n differences then say nothing.
 
     Examples
     --------
@@ -250,26 +241,15 @@ def _points_per_panel(frame: Frame) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """The integers a sum runs over: either listed with their masses, or low..high of mass one.
+    """The integers a sum runs over: the nodes, in rising order, with masses, and those beside them.
 
-    Attributes
-    ----------
-    process : MarkovProcess
-    nodes : ndarray of shape (N,)
-        In rising order.
-    at_nodes : ndarray of shape (N,)
-        Masses of the nodes themselves.
-    x, mass : ndarray or None
-        The integers beside the nodes and their masses.
-    ends : tuple of float
-        Smallest and largest integer of the sum.
+    The latter are listed with their masses or, where that is ``None``, all up to the ends of mass
+    one.
     """
 
-    process: MarkovProcess
     nodes: np.ndarray = field(repr=False)
     at_nodes: np.ndarray = field(repr=False)
-    x: np.ndarray | None = field(repr=False)
-    mass: np.ndarray | None = field(repr=False)
+    listed: tuple[np.ndarray, np.ndarray] | None = field(repr=False)
     ends: tuple[float, float]
 
     @classmethod
@@ -279,7 +259,7 @@ class Atoms:
         """Collect what a measure sums over; ``None`` when there is too much of it."""
         if isinstance(measure, Counting) and process.unwarp is not None:
             ends = (0.0, float(measure.maximum))
-            return cls(process, nodes, np.ones(len(nodes)), None, None, ends)
+            return cls(nodes, np.ones(len(nodes)), None, ends)
         listed = measure.listed(int(nodes[-1]), growth=float(process.n - 1))
         if listed is None:
             return None
@@ -291,7 +271,7 @@ class Atoms:
         at_nodes = np.zeros(len(nodes))
         at_nodes[place[is_node]] = mass[is_node]
         keep = ~is_node & (mass > 0.0)
-        return cls(process, nodes, at_nodes, x[keep], mass[keep], (x[0], x[-1]))
+        return cls(nodes, at_nodes, (x[keep], mass[keep]), (x[0], x[-1]))
 
     def condensed(self, frame: Frame, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Replace the integers in each panel by at most ``count`` points: a discrete Gauss rule.
@@ -303,15 +283,20 @@ class Atoms:
         middle = 0.5 * (frame.left + frame.right)
         points = np.repeat(middle[:, None], count, axis=1)
         masses = np.zeros((len(middle), count))
-        fill = self._fill_range if self.x is None else self._fill_listed
-        fill(frame, points, masses)
+        if self.listed is None:
+            self._fill_range(frame, points, masses)
+        else:
+            t, mass = frame.process.warp(self.listed[0]), self.listed[1]
+            panel = np.clip(np.searchsorted(frame.left, t, side="right") - 1, 0, len(middle) - 1)
+            _fill_panels(points, masses, panel, t, mass)
         return points, masses
 
     def _fill_range(self, frame: Frame, points: np.ndarray, masses: np.ndarray) -> None:
         """Take unit masses on consecutive integers, whose orthogonal polynomials are known."""
-        assert self.process.unwarp is not None
-        low = np.floor(self.process.unwarp(frame.left)) + 1.0
-        high = np.floor(self.process.unwarp(frame.right))
+        process = frame.process
+        assert process.unwarp is not None
+        low = np.floor(process.unwarp(frame.left)) + 1.0
+        high = np.floor(process.unwarp(frame.right))
         # The map back need not return the integer it started from.
         at = np.clip(frame.cell, 0, len(self.nodes) - 1)
         low = np.where(frame.left == frame.t[at], self.nodes[at] + 1.0, low)
@@ -321,38 +306,29 @@ class Atoms:
         high[-1] = high[-1] if frame.cell[-1] < len(self.nodes) - 1 else self.ends[1]
         size = np.maximum(high - low + 1.0, 0.0).astype(int)
         count = points.shape[1]
-        j = np.arange(count)
-        few = np.flatnonzero((size > 0) & (size <= count))
-        own = j < size[few, None]
-        listed = self._warped(np.minimum(low[few, None] + j, high[few, None]))
-        points[few] = np.where(own, listed, points[few])
-        masses[few] = own
         # Where the transform bends sharply, as the root does near zero, sum in t itself.
-        steep = (size > count) & (high > 2.0 * low) & (not self.process.is_linear)
-        for p in np.flatnonzero(steep):
-            t = self.process.warp(np.arange(low[p], high[p] + 1.0))
-            points[p], masses[p] = discrete_gauss(t, np.ones(len(t)), count)
+        steep = (high > 2.0 * low) & (not process.is_linear)
         many = np.flatnonzero((size > count) & ~steep)
         sizes, group = np.unique(size[many], return_inverse=True)
         offset, mass = counting_gauss(sizes, count)
-        points[many] = self._warped(0.5 * (low + high)[many, None] + offset[group])
+        gauss = 0.5 * (low + high)[many, None] + offset[group]
+        points[many] = process.warp(gauss.ravel()).reshape(gauss.shape)
         masses[many] = mass[group]
+        size[many] = 0
+        panel = np.repeat(np.arange(len(size)), size)
+        x = low[panel] + np.arange(len(panel)) - (np.cumsum(size) - size)[panel]
+        _fill_panels(points, masses, panel, process.warp(x), np.ones(len(x)))
 
-    def _warped(self, x: np.ndarray) -> np.ndarray:
-        return self.process.warp(x.ravel()).reshape(x.shape)
 
-    def _fill_listed(self, frame: Frame, points: np.ndarray, masses: np.ndarray) -> None:
-        """Take any masses, their Gauss rule by the Lanczos process, panel by panel."""
-        assert self.x is not None
-        assert self.mass is not None
-        t = self.process.warp(self.x)
-        panel = np.clip(np.searchsorted(frame.left, t, side="right") - 1, 0, len(points) - 1)
-        size = np.bincount(panel, minlength=len(points))
-        first = np.cumsum(size) - size
-        count = points.shape[1]
-        for p in np.flatnonzero((size > 0) & (size <= count)):
-            own = slice(first[p], first[p] + size[p])
-            points[p, : size[p]], masses[p, : size[p]] = t[own], self.mass[own]
-        for p in np.flatnonzero(size > count):
-            own = slice(first[p], first[p] + size[p])
-            points[p], masses[p] = discrete_gauss(t[own], self.mass[own], count)
+def _fill_panels(
+    points: np.ndarray, masses: np.ndarray, panel: np.ndarray, t: np.ndarray, mass: np.ndarray
+) -> None:
+    """Put masses at sorted points into their panels: as they are, or many as their Gauss rule."""
+    size = np.bincount(panel, minlength=len(points))
+    first = np.cumsum(size) - size
+    few = size[panel] <= points.shape[1]
+    place = panel[few], (np.arange(len(t)) - first[panel])[few]
+    points[place], masses[place] = t[few], mass[few]
+    for p in np.flatnonzero(size > points.shape[1]):
+        own = slice(first[p], first[p] + size[p])
+        points[p], masses[p] = discrete_gauss(t[own], mass[own], points.shape[1])

@@ -24,12 +24,8 @@ __all__ = ["BrownianGram"]
 class BrownianGram(Gram):
     """The Gram matrix of min(x, y) + c, diagonal in the increments of sorted nodes.
 
-    Parameters
-    ----------
-    order : ndarray of shape (N,)
-        Positions of the nodes in rising order.
-    steps : ndarray of shape (N,)
-        Prior variances of the increments: x_1 + c, x_2 - x_1, ...
+    ``order`` has the positions of the nodes in rising order, ``steps`` the prior variances of the
+    increments: x_1 + c, x_2 - x_1, ...
 
     Examples
     --------
@@ -118,43 +114,26 @@ def _summed(
     """Hat sums by listing every integer, in logs so that far nodes keep their relative accuracy."""
     keep = np.isfinite(log_prob)
     x, log_prob = x[keep], log_prob[keep]
-    place = np.searchsorted(nodes, x, side="right") - 1
-    at_node = (place >= 0) & (nodes[place] == x)
-    beyond = place == len(nodes) - 1
-    below = place < 0
-    between = ~(at_node | beyond | below)
-    left = nodes[np.where(between, place, 0)]
-    gap = np.where(between, nodes[np.where(between, place + 1, 0)] - left, 1)
-    right_share = np.where(between, (x - left) / gap, 0.0)
-    right_share[below] = (x[below] + shift) / (nodes[0] + shift)
-    whole = at_node | beyond
-
+    # The gap before the first node begins where the process is zero, and the last never ends.
+    edges = np.concatenate([[-shift], nodes, [np.inf]])
+    gap = np.searchsorted(nodes, x, side="right")
+    right_share = (x - edges[gap]) / (edges[gap + 1] - edges[gap])
     with np.errstate(divide="ignore"):
-        index = np.concatenate([place[whole], place[between], place[between | below] + 1])
-        terms = np.concatenate(
-            [
-                log_prob[whole],
-                log_prob[between] + np.log1p(-right_share[between]),
-                log_prob[between | below] + np.log(right_share[between | below]),
-            ]
-        )
-    peak = np.full(len(nodes), -np.inf)
+        terms = np.append(log_prob + np.log1p(-right_share), log_prob + np.log(right_share))
+    index = np.append(gap, gap + 1)
+    peak = np.full(len(edges), -np.inf)
     np.maximum.at(peak, index, terms)
     peak[np.isneginf(peak)] = 0.0
+    sums = np.bincount(index, np.exp(terms - peak[index]), minlength=len(edges))
     with np.errstate(divide="ignore"):
-        log_weights = peak + np.log(
-            np.bincount(index, np.exp(terms - peak[index]), minlength=len(nodes))
-        )
-    return log_weights, _variance(nodes, x, np.exp(log_prob), at_node, right_share, shift)
+        log_weights = (peak + np.log(sums))[1:-1]
+    prob = np.where(x == edges[gap], 0.0, np.exp(log_prob))
+    carried = np.bincount(gap, prob * right_share, minlength=len(nodes) + 1)
+    return log_weights, _variance(nodes, x, prob, carried, shift)
 
 
 def _variance(
-    nodes: np.ndarray,
-    x: np.ndarray,
-    prob: np.ndarray,
-    at_node: np.ndarray,
-    right_share: np.ndarray,
-    shift: float,
+    nodes: np.ndarray, x: np.ndarray, prob: np.ndarray, carried: np.ndarray, shift: float
 ) -> float:
     """Integral of the squared Peano kernel of S - w'y, which is constant between integers.
 
@@ -162,15 +141,11 @@ def _variance(
     mass that the right node carries; beyond the last node it is the tail mass itself.
     """
     mass = np.zeros(max(int(x[-1]), int(nodes[-1])) + 2)
-    mass[x] = np.where(at_node, 0.0, prob)
-    right = np.zeros_like(mass)
-    right[x] = np.where(at_node, 0.0, prob * right_share)
+    mass[x] = prob
     cells = np.arange(len(mass) - 1)
     gap = np.searchsorted(nodes, cells, side="right")  # 0 below the first node, N beyond the last
     mass_beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     gap_end = np.append(nodes, len(mass) - 1)
-    home = np.searchsorted(nodes, np.arange(len(mass)), side="right")
-    carried = np.bincount(home, right, minlength=len(nodes) + 1)
     kernel = mass_beyond[cells + 1] - mass_beyond[gap_end[gap]] - carried[gap]
     start = mass[: int(nodes[0])].sum() - carried[0]
     return float(np.square(kernel).sum() + shift * start**2)

@@ -22,14 +22,7 @@ JITTER_LADDER = (0.0, *(10.0**power for power in range(-14, -1)))
 
 @dataclass(frozen=True, eq=False)
 class DenseGram(InvertibleGram):
-    """A Gram matrix held as its Cholesky factor.
-
-    Parameters
-    ----------
-    factor : ndarray of shape (N, N)
-        Lower triangular L with L L' = K + jitter * I.
-    jitter : float
-        What was added to the diagonal of K.
+    """A Gram matrix held as its Cholesky factor, lower triangular L with L L' = K + jitter * I.
 
     Examples
     --------
@@ -68,18 +61,8 @@ def factorize_dense(matrix: np.ndarray, jitter: float | None = None) -> DenseGra
     Without a given jitter the ladder 0, 1e-14, 1e-13, ..., 1e-2 (times the mean diagonal) is
     climbed until the Cholesky factorisation succeeds with every pivot above rounding level. A
     factorisation that merely does not break down would leave weights that are rounding noise in
-    the directions of the vanishing pivots.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (N, N)
-        The Gram matrix; not changed.
-    jitter : float, optional
-        Taken as it is, added to the diagonal; raises when the factorisation then fails.
-
-    Returns
-    -------
-    DenseGram
+    the directions of the vanishing pivots. A given jitter is taken as it is, and the factorisation
+    may then fail.
 
     Examples
     --------

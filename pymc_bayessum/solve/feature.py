@@ -13,6 +13,7 @@ is made of, has a limit: the residual of the polynomial fit.
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import override
 
 import numpy as np
@@ -33,16 +34,11 @@ RELATIVE_JITTER = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class PolynomialGram(Gram):
-    """The Gram matrix of (x y + 1)^degree on N distinct nodes.
+    """The Gram matrix K = Q U'U Q' of (x y + 1)^degree on N distinct nodes.
 
-    Parameters
-    ----------
-    recurrence : Recurrence
-        Of the P polynomials Q orthonormal on the nodes, P the smaller of N and degree + 1.
-    factor : ndarray of shape (P, P)
-        Upper triangular U with K = Q U'U Q'.
-    jitter : float
-        Added to the diagonal where N exceeds P, else zero.
+    Q, the ``basis`` (N, P), holds the polynomials orthonormal on the nodes, P the smaller of N and
+    degree + 1: q_(k+1) = ((s - alpha_k) q_k - beta_k q_(k-1)) / beta_(k+1) in
+    s = (x - centre) / scale, begun with q_0 = 1 / sqrt(N). The jitter is zero unless N exceeds P.
 
     Examples
     --------
@@ -52,24 +48,44 @@ class PolynomialGram(Gram):
     5.0
     """
 
-    recurrence: "Recurrence" = field(repr=False)
-    factor: np.ndarray = field(repr=False)
+    degree: int
+    centre: float
+    scale: float
+    alpha: np.ndarray = field(repr=False)
+    beta: np.ndarray = field(repr=False)
+    basis: np.ndarray = field(repr=False)
     jitter: float
 
     @classmethod
     def of_nodes(cls, nodes: np.ndarray, degree: int) -> "PolynomialGram":
-        """Factorise on distinct numbers."""
+        """Factorise on distinct numbers, by the Lanczos process with them on the diagonal."""
         x = np.asarray(nodes, float)
-        recurrence = Recurrence.of_nodes(x, min(len(x), degree + 1))
-        factor = qr(recurrence.features(degree).T, mode="economic")[1]
+        centre, scale = 0.5 * (x.min() + x.max()), max(0.5 * float(np.ptp(x)), 1.0)
+        start = np.full(len(x), 1.0 / math.sqrt(len(x)))
+        recurrence = lanczos((x - centre) / scale, start, min(len(x), degree + 1))
         diagonal = np.mean((np.square(x) + 1.0) ** degree)
         jitter = RELATIVE_JITTER * float(diagonal) if len(x) > degree + 1 else 0.0
-        return cls(recurrence, factor, jitter)
+        return cls(degree, float(centre), scale, *recurrence, jitter)
 
-    @property
-    def basis(self) -> np.ndarray:
-        """The orthonormal polynomials at the nodes, shape (N, P)."""
-        return self.recurrence.basis
+    @cached_property
+    def features(self) -> np.ndarray:
+        """R: the features sqrt(C(degree, l)) x^l in the basis, shape (P, degree + 1)."""
+        off = self.scale * self.beta[1:]
+        times_x = (
+            np.diag(self.centre + self.scale * self.alpha) + np.diag(off, 1) + np.diag(off, -1)
+        )
+        power = np.zeros(len(self.alpha))
+        power[0] = 1.0 / self.basis[0, 0]
+        columns = []
+        for exponent in range(self.degree + 1):
+            columns.append(math.sqrt(math.comb(self.degree, exponent)) * power)
+            power = times_x @ power
+        return np.stack(columns, axis=1)
+
+    @cached_property
+    def factor(self) -> np.ndarray:
+        """U, upper triangular with U'U = R R', shape (P, P)."""
+        return qr(self.features.T, mode="economic")[1]
 
     @property
     @override
@@ -94,36 +110,8 @@ class PolynomialGram(Gram):
         rest = y - fitted @ self.basis.T
         return np.concatenate([inner, rest / math.sqrt(self.jitter)], axis=-1)
 
-
-@dataclass(frozen=True, eq=False)
-class Recurrence:
-    """Three-term recurrence of the polynomials orthonormal on some nodes.
-
-    Attributes
-    ----------
-    centre, scale : float
-        The recurrence is in (x - centre) / scale.
-    alpha, beta : ndarray of shape (P,)
-        q_(k+1) = ((s - alpha_k) q_k - beta_k q_(k-1)) / beta_(k+1), q_0 = 1 / sqrt(N).
-    basis : ndarray of shape (N, P)
-        The polynomials at the nodes.
-    """
-
-    centre: float
-    scale: float
-    alpha: np.ndarray = field(repr=False)
-    beta: np.ndarray = field(repr=False)
-    basis: np.ndarray = field(repr=False)
-
-    @classmethod
-    def of_nodes(cls, x: np.ndarray, count: int) -> "Recurrence":
-        """Lanczos process with the nodes on the diagonal."""
-        centre, scale = 0.5 * (x.min() + x.max()), max(0.5 * float(np.ptp(x)), 1.0)
-        start = np.full(len(x), 1.0 / math.sqrt(len(x)))
-        return cls(float(centre), scale, *lanczos((x - centre) / scale, start, count))
-
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        """Return the polynomials at other points, shape (M, P)."""
+        """Return the orthonormal polynomials at other points, shape (M, P)."""
         s = (np.asarray(x, float) - self.centre) / self.scale
         out = np.zeros((len(s), len(self.alpha)))
         out[:, 0] = self.basis[0, 0]
@@ -132,21 +120,6 @@ class Recurrence:
             step = (s - self.alpha[k]) * out[:, k] - self.beta[k] * below
             out[:, k + 1] = step / self.beta[k + 1]
         return out
-
-    def features(self, degree: int) -> np.ndarray:
-        """Return R: the features sqrt(C(degree, l)) x^l in this basis, shape (P, degree + 1)."""
-        count = len(self.alpha)
-        off = self.scale * self.beta[1:]
-        times_x = (
-            np.diag(self.centre + self.scale * self.alpha) + np.diag(off, 1) + np.diag(off, -1)
-        )
-        power = np.zeros(count)
-        power[0] = 1.0 / self.basis[0, 0]
-        columns = []
-        for exponent in range(degree + 1):
-            columns.append(math.sqrt(math.comb(degree, exponent)) * power)
-            power = times_x @ power
-        return np.stack(columns, axis=1)
 
 
 @register(Polynomial, IntegerMeasure)
@@ -166,10 +139,9 @@ def solve_polynomial(
         return None
     x, mass = listed[0].astype(float), np.exp(listed[1])
     if len(nodes) > degree:
-        weights = gram.basis @ (mass @ gram.recurrence.evaluate(x))
+        weights = gram.basis @ (mass @ gram.evaluate(x))
         return Solution(gram, weights, gram.jitter * float(weights @ weights))
     moments = [math.sqrt(math.comb(degree, k)) * float(mass @ x**k) for k in range(degree + 1)]
-    features = gram.recurrence.features(degree)
-    solution = lstsq(features.T, np.array(moments), lapack_driver="gelsy")[0]
-    left = np.array(moments) - features.T @ solution
+    solution = lstsq(gram.features.T, np.array(moments), lapack_driver="gelsy")[0]
+    left = np.array(moments) - gram.features.T @ solution
     return Solution(gram, gram.basis @ solution, float(left @ left))

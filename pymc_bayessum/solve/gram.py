@@ -11,13 +11,7 @@ __all__ = ["Gram", "InvertibleGram", "KrigingGram", "MeanSpaceGram", "ScaledGram
 
 
 class Gram(ABC):
-    """A factorised Gram matrix K + jitter * I on N nodes, in the caller's node order.
-
-    Attributes
-    ----------
-    jitter : float
-        What was added to the diagonal.
-    """
+    """A factorised Gram matrix K + jitter * I on N nodes, in the caller's node order."""
 
     jitter: float
 
@@ -87,20 +81,14 @@ class ScaledGram(Gram):
 class MeanSpaceGram(Gram):
     r"""A Gram matrix seen after unknown functions were removed from the data.
 
-    With the functions in the mean of the process at the nodes as columns H, and a flat prior on
-    their coefficients, the data enter through
+    With the functions in the mean of the process at the nodes as columns H (ones for an unknown
+    constant), shape (N, P), and a flat prior on their coefficients, the data enter through
 
     .. math:: y'(K^{-1} - K^{-1} H (H'K^{-1}H)^{-1} H'K^{-1}) y, \qquad
               \log\det K + \log\det(H'K^{-1}H),
 
     the exponent and the normaliser of the restricted likelihood, on N less as many directions as
     there are columns (A. O'Hagan, 1978).
-
-    Parameters
-    ----------
-    base : Gram
-    columns : ndarray of shape (N, P)
-        H; a column of ones for an unknown constant.
 
     Examples
     --------
@@ -143,13 +131,7 @@ class MeanSpaceGram(Gram):
 
 @dataclass(frozen=True, eq=False)
 class KrigingGram(MeanSpaceGram, InvertibleGram):
-    """The same, for sums: its weights are those of universal kriging.
-
-    Parameters
-    ----------
-    base : InvertibleGram
-    columns : ndarray of shape (N, P)
-    """
+    """The same, for sums: its weights are those of universal kriging."""
 
     base: InvertibleGram = field(repr=False)
 
@@ -167,18 +149,8 @@ class KrigingGram(MeanSpaceGram, InvertibleGram):
         .. math:: w = K^{-1} (\mu + H a), \qquad H'w = e, \qquad
                   V = V_0 - \mu'K^{-1}\mu + (e - H'K^{-1}\mu)' a
 
-        Parameters
-        ----------
-        expected : ndarray of shape (P,)
-            The columns' own expectations e.
-        mean : ndarray of shape (N,)
-            Embedding of the kernel at the nodes.
-        initial_error : float
-
-        Returns
-        -------
-        weights : ndarray of shape (N,)
-        variance : float
+        with the columns' own expectations e, shape (P,), and the kernel's embedding: its mean mu at
+        the nodes, shape (N,), and its initial error. Returns w and V.
 
         Examples
         --------

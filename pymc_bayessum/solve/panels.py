@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
+from scipy.interpolate import BSpline
+from scipy.special import factorial
 
 from pymc_bayessum.embeddings.long_sums import gauss_from_recurrence
 from pymc_bayessum.solve.process import MarkovProcess
@@ -30,22 +32,13 @@ _leggauss = lru_cache(maxsize=64)(np.polynomial.legendre.leggauss)
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Sorted nodes t of a process, the panels between them and the differences on them.
+    """Sorted nodes t (N,) of a process, the panels between them and the differences on them.
 
-    The i-th difference z_i takes the nodes i - n, ..., i, and its noise integrand is the B-spline
-    on these knots times exp(rate * (u - t_i)). Where polynomials are not free the first n rows
-    hold the lower differences of the nodes 0, ..., i.
-
-    Attributes
-    ----------
-    process : MarkovProcess
-    t : ndarray of shape (N,)
-    left, right : ndarray of shape (P,)
-        Ends of the panels, from left to right.
-    cell : ndarray of shape (P,)
-        The gap t[cell], t[cell + 1] a panel lies in: -1 below the first, N - 1 beyond the last.
-    u, du : ndarray of shape (P, G)
-        Gauss points and weights of each panel.
+    A panel runs from ``left`` to ``right`` (P,) in the gap t[cell], t[cell + 1] (cell -1 is below
+    the first node, N - 1 beyond the last) and has Gauss points u and weights du (P, G). The i-th
+    difference z_i takes the nodes i - n, ..., i, and its noise integrand is the B-spline on these
+    knots times exp(rate * (u - t_i)). Where polynomials are not free the first n rows hold the
+    lower differences of the nodes 0, ..., i.
     """
 
     process: MarkovProcess
@@ -81,21 +74,16 @@ class Frame:
         rows = np.zeros((count, n + 1))
         if count > n:
             window = np.lib.stride_tricks.sliding_window_view(t, n + 1)
-            span = window[:, -1] - window[:, 0]
+            scale = math.factorial(n - 1) * (window[:, -1] - window[:, 0])
             for k in range(n + 1):
-                others = np.delete(window, k, axis=1)
-                rows[n:, k] = (
-                    math.factorial(n - 1)
-                    * span
-                    * np.exp(process.rate * (window[:, k] - window[:, -1]))
-                    / np.prod(window[:, k, None] - others, axis=1)
-                )
+                others = np.prod(window[:, k, None] - np.delete(window, k, axis=1), axis=1)
+                decay = np.exp(process.rate * (window[:, k] - window[:, -1]))
+                rows[n:, k] = scale * decay / others
         if not process.is_free:
             for i in range(min(n, count)):
                 for k in range(i + 1):
-                    others = np.delete(t[: i + 1], k)
-                    scale = math.exp(process.rate * (t[k] - t[i]))
-                    rows[i, n - i + k] = scale / np.prod(t[k] - others)
+                    others = np.prod(t[k] - np.delete(t[: i + 1], k))
+                    rows[i, n - i + k] = math.exp(process.rate * (t[k] - t[i])) / others
         return rows
 
     @cached_property
@@ -106,29 +94,18 @@ class Frame:
         """
         process, t, cell, u = self.process, self.t, self.cell, self.u
         n, count = process.n, len(t)
-        row = cell[:, None] + 1 + np.arange(n)
-        inside = (row >= n) & (row < count)
-        # Knots made up beyond the ends never enter a B-spline that is kept.
-        first_gap = t[1] - t[0] if count > 1 else 1.0
-        last_gap = t[-1] - t[-2] if count > 1 else 1.0
-        steps = np.arange(1, n + 2)
-        knots = np.concatenate([t[0] - first_gap * steps[::-1], t, t[-1] + last_gap * steps])
-        place = cell + n + 1
-        values = np.zeros((len(cell), n, u.shape[1]))
-        values[:, 0] = 1.0
-        for j in range(1, n):
-            saved = np.zeros_like(u)
-            for r in range(j):
-                above = knots[place + r + 1][:, None] - u
-                below = u - knots[place + 1 - j + r][:, None]
-                part = values[:, r] / (above + below)
-                values[:, r] = saved + above * part
-                saved = below * part
-            values[:, j] = saved
-        newest = t[np.clip(row, 0, count - 1)]
-        out = np.zeros_like(values)
-        lag = process.rate * (u[:, None, :] - newest[:, :, None])
-        np.copyto(out, values * np.exp(np.minimum(lag, 0.0)), where=inside[:, :, None])
+        out = np.zeros((len(cell), n, u.shape[1]))
+        between = np.flatnonzero((cell >= 0) & (cell < count - 1))
+        if count > n:
+            # Knots made up beyond the ends never enter a B-spline that is kept.
+            knots = np.pad(t, n - 1, mode="reflect", reflect_type="odd")
+            splines = BSpline.design_matrix(u[between].ravel(), knots, n - 1).data
+            out[between] = splines.reshape(len(between), -1, n).transpose(0, 2, 1)
+            row = cell[:, None] + 1 + np.arange(n)
+            newest = t[np.clip(row, 0, count - 1)]
+            lag = process.rate * (u[:, None, :] - newest[:, :, None])
+            is_kept = (row >= n) & (row < count)
+            out *= np.exp(np.minimum(lag, 0.0)) * is_kept[:, :, None]
         if not process.is_free:
             for p in np.flatnonzero(cell < n - 1):
                 for i in range(max(int(cell[p]) + 1, 0), min(n, count)):
@@ -171,15 +148,13 @@ class Frame:
         n, count = self.process.n, min(self.process.n, len(self.t))
         s = self.t[:count] - self.start
         rows = np.zeros((count, n))
-        for i in range(count):
-            symmetric = np.zeros(n)
-            symmetric[0] = 1.0
-            for value in s[: i + 1]:
-                for degree in range(1, n):
-                    symmetric[degree] += value * symmetric[degree - 1]
-            for j in range(i, n):
-                rows[i, j] = symmetric[j - i] / math.factorial(j)
-            rows[i] *= math.exp(-self.process.rate * s[i])
+        symmetric = np.zeros(n)
+        symmetric[0] = 1.0
+        for i, value in enumerate(s):
+            for degree in range(1, n):
+                symmetric[degree] += value * symmetric[degree - 1]
+            decay = math.exp(-self.process.rate * value)
+            rows[i, i:] = symmetric[: n - i] / factorial(np.arange(i, n)) * decay
         return rows
 
     def noise_gram(self) -> np.ndarray:
@@ -325,21 +300,10 @@ def divided_power(knots: np.ndarray, u: np.ndarray) -> np.ndarray:
 class Remainder:
     """What local interpolation leaves of a weighted sum of f over points.
 
-    Attributes
-    ----------
-    frame : Frame
-    panel : ndarray of shape (J,)
-        The panels that hold points.
-    points, masses : ndarray of shape (J, Q)
-        Points in t, strictly inside their panels, and their weights.
-    stencil : ndarray of shape (J,)
-        First of the n nodes that interpolate in each panel, or -1 where f is left as it is.
-    local_weights : ndarray of shape (N,)
-        Weights of the interpolants.
-    away : ndarray of shape (P, G)
-        Noise integrand of the remainder, from points outside of each panel.
-    state : ndarray of shape (n,)
-        Coefficients of the remainder on the state at the start.
+    The panels ``panel`` (J,) hold ``points`` in t with ``masses`` (J, Q), strictly inside. In each
+    the n nodes from ``stencil`` (J,) on interpolate (-1 where f is left as it is), which adds up to
+    ``local_weights`` (N,). The remainder's noise integrand, from points outside of each panel, is
+    ``away`` (P, G), and ``state`` (n,) its coefficients on the state at the start.
     """
 
     frame: Frame
@@ -455,18 +419,12 @@ class Remainder:
         """Add the integrand of every point on all panels but its own."""
         frame, (n, rate) = self.frame, (self.frame.process.n, self.frame.process.rate)
         near = self.stencil >= 0
-        first = np.where(near, frame.t[np.maximum(self.stencil, 0)], -math.inf)
-        last = np.where(
-            near, frame.t[np.minimum(self.stencil + n - 1, len(frame.t) - 1)], -math.inf
-        )
         # Beyond this distance the process has forgotten all but a rounding error.
         horizon = (60.0 + 4.0 * n) / rate if rate else math.inf
-        low = np.where(
-            near,
-            np.minimum(first, self.points.min(axis=1)),
-            frame.left[self.panel] - horizon,
-        )
-        high = np.maximum(last, self.points.max(axis=1))
+        low, high = frame.left[self.panel] - horizon, self.points.max(axis=1)
+        first, last = frame.t[self.stencil[near]], frame.t[self.stencil[near] + n - 1]
+        low[near] = np.minimum(first, self.points[near].min(axis=1))
+        high[near] = np.maximum(last, high[near])
         for step in (-1, 1):
             source, distance = np.arange(len(self.panel)), step
             while True:
@@ -530,9 +488,8 @@ def _interpolation(
             if other != k:
                 step = nodes[:, k] - nodes[:, other]
                 coefficients[:, :, k] *= (points - nodes[:, other, None]) / step[:, None]
-        if process.rate:
-            lag = process.rate * (nodes[:, k, None] - points)
-            coefficients[:, :, k] *= np.exp(np.minimum(lag, 300.0))
+    lag = process.rate * (nodes[:, None, :] - points[..., None])
+    coefficients *= np.exp(np.minimum(lag, 300.0))
     if process.is_free:
         return stencil, coefficients
     size = np.where(masses > 0.0, np.abs(coefficients).sum(axis=2), 0.0).max(axis=1)

@@ -32,20 +32,10 @@ LEAST_NOISE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PivotedCholesky:
-    """A partial Cholesky factorisation, K approximately F F'.
+    """A partial Cholesky factorisation, K approximately F F' with the factor F (N, r).
 
-    Attributes
-    ----------
-    factor : ndarray of shape (N, r)
-        F; its rows at the pivots are lower triangular.
-    pivots : ndarray of int, shape (r,)
-        Positions of the pivots, in order.
-    residual : ndarray of shape (N,)
-        Diagonal of K - F F', never below zero.
-    diagonal : ndarray of shape (N,)
-        Diagonal of K.
-    blocks : callable
-        Blocks of K by positions.
+    The rows of F at the ``pivots`` (r,), in order, are lower triangular. ``diagonal`` is that of K,
+    ``residual`` that of K - F F' (never below zero), and ``blocks`` gives those of K by positions.
     """
 
     factor: np.ndarray = field(repr=False)

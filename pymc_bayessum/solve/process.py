@@ -15,18 +15,8 @@ __all__ = ["MarkovProcess"]
 class MarkovProcess:
     """The process f with (D + rate)^n f = sqrt(intensity) * white noise in t = warp(x).
 
-    Parameters
-    ----------
-    n : int
-        Order of the differential operator.
-    rate : float
-        Decay; zero for integrated Brownian motion.
-    intensity : float
-        Of the noise.
-    warp, unwarp : callable
-        The increasing map from x to t and its inverse, the latter ``None`` when unknown.
-    is_linear : bool
-        Whether the map is linear.
+    The rate is zero for integrated Brownian motion. ``unwarp`` is the inverse of the increasing map
+    ``warp``, ``None`` when unknown.
 
     Examples
     --------

@@ -92,19 +92,8 @@ def solve(
 ) -> Solution:
     """Solve K w = mu on distinct points, by the most specific solver of the kernel and measure.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    measure : Measure or None
-        ``None`` for the Gram matrix alone (a `Stein` kernel, whose measure is in it, has weights
-        all the same).
-    points : batch of N points
-    jitter : float, optional
-        Added to the diagonal; by default the smallest that works.
-
-    Returns
-    -------
-    Solution
+    Without a measure the Gram matrix alone is found (a `Stein` kernel, whose measure is in it, has
+    weights all the same). The jitter added to its diagonal is by default the smallest that works.
 
     Examples
     --------

@@ -374,6 +374,7 @@ class TestCompound:
         odd = ms.Pushforward(ms.Poisson(3.0), lambda x: 2 * x + 1, lambda y: (y - 1) // 2)
         expected = [0.0, stats.poisson.pmf(0, 3), 0.0, stats.poisson.pmf(1, 3)]
         np.testing.assert_allclose(np.exp(odd.log_prob([0, 1, 2, 3])), expected, rtol=1e-12)
+        assert odd.log_prob([-3, -5]).tolist() == [-np.inf, -np.inf]
         drawn = odd.sample_distinct(20, 0)
         assert (drawn % 2 == 1).all()
         assert len(set(drawn.tolist())) == 20
