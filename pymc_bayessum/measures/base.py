@@ -116,7 +116,7 @@ class Measure(ABC):
     def _sample_distinct(self, n: int, rng: np.random.Generator) -> Points:
         """Drop repeats from independent draws; list the support when that takes too long."""
         seen: set = set()
-        kept: list[Points] = []
+        kept: list[Points] = [self._sample(0, rng)]
         drawn = 0
         while len(seen) < n and drawn < 1000 + 50 * n:
             batch = self._sample(2 * (n - len(seen)) + 8, rng)

@@ -20,7 +20,8 @@ With kappa the covariances of these remainders with the differences T y,
     w = w0 + T' M^-1 kappa,
 
 and the variance is the squared norm of what remains of the sum's noise integrand, so it cannot be
-negative. Nothing is ever subtracted that is large against its result.
+negative. Nothing is ever subtracted that is large against its result; with a jitter differences
+of the values enter M too, and on graded nodes the weights of smooth kernels keep some six digits.
 """
 
 from dataclasses import dataclass, field

@@ -301,6 +301,8 @@ class TestDistinctDraws:
         assert a.tolist() == b.tolist()
         assert ms.Poisson(9.0).sample_distinct(0, 7).shape == (0,)
         assert ms.ProductCategorical([[0.5, 0.5]]).sample_distinct(0, 7).shape == (0, 1)
+        assert ms.UniformInterval(0.0, 1.0).sample_distinct(0, 7).shape == (0,)
+        assert ms.UniformSpins(70).sample_distinct(0, 7).shape == (0, 70)
 
 
 class TestDraws:
