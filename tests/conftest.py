@@ -4,9 +4,11 @@ import gc
 import os
 from ctypes import c_void_p, cast
 
+import numba  # noqa: F401 (asks llvmlite for the times that are not taken below)
 import pytensor
 import pytest
 from hypothesis import settings
+from llvmlite.binding import ffi
 from llvmlite.binding.executionengine import ExecutionEngine
 
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -38,6 +40,10 @@ def find_module(self, pointer):
 ExecutionEngine.add_module, ExecutionEngine._find_module_ptr = add_module, find_module
 
 
+# Numba times every call of LLVM for whoever asks; nobody does, and it is a twentieth of the time.
+ffi.lib._lock._cblist.clear()
+
+
 def pytest_configure(config):
     """Say what a marker of ours means."""
     config.addinivalue_line("markers", "c_backend: PyTensor's C code, compiled by the C++ compiler")
@@ -63,4 +69,11 @@ def _c_backend(request, monkeypatch):
         flags = [os.environ.get("PYTENSOR_FLAGS", ""), "cxx="]
         monkeypatch.setenv("PYTENSOR_FLAGS", ",".join(filter(None, flags)))
     with pytensor.config.change_flags(cxx=COMPILER if asked else ""):
+        yield
+
+
+@pytest.fixture
+def plain():
+    """Evaluate graphs in Python, where what Numba would make of them is not the question."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pymc as pm
-import pytensor
 import pytest
 import xarray as xr
 
@@ -29,16 +28,12 @@ def frame():
     return data.astype({"group": "category", "colour": "category"})
 
 
-@pytest.fixture
-def plain():
-    """Graphs without Numba, which takes half a minute over a product of matrices."""
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
-        yield
-
-
 @pytest.fixture(scope="module")
 def grouped(frame):
-    """A fit with groups, offset and a factor; few short draws: what is asked of them is exact."""
+    """A fit with groups, offset and a factor; few short draws: what is asked of them is exact.
+
+    Without Numba, which takes half a minute over a product of matrices.
+    """
     formula = "y ~ x + colour + offset(log_exposure) + (x | group)"
     model = bmb.Model(formula, frame, family=pbs.bambi_family())
     quiet = {"random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
