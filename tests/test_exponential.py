@@ -89,11 +89,12 @@ def test_gradient_is_observed_less_expected(model, rows, small):
 
 def test_predictive_of_the_statistics(model):
     idata = pm.sample(300, tune=200, chains=1, random_seed=0, progressbar=False, model=model)
+    quick = {"progressbar": False, "compile_kwargs": {"mode": "FAST_COMPILE"}}
     with model:
         drawn = pm.sample_posterior_predictive(
-            idata, var_names=["x", "phi"], random_seed=0, progressbar=False
+            idata, var_names=["x", "phi"], random_seed=0, **quick
         ).posterior_predictive
-        pm.compute_log_likelihood(idata, progressbar=False)
+        pm.compute_log_likelihood(idata, **quick)
     states = drawn["x"].values.reshape(-1, 6)
     assert set(np.unique(states)) <= {0, 1, 2}
     found = chain_statistics(states)
@@ -161,6 +162,7 @@ def test_groups_are_anchored_as_well_as_listed():
         assert np.abs(ours - exact).sum() / 2 < 0.01
 
 
+@pytest.mark.usefixtures("plain")
 def test_theta_may_be_a_regression_or_scalars(small, rows):
     covariate = np.array([[1.0, 0.5], [0.0, 2.0]])
     with pm.Model() as regression:

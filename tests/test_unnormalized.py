@@ -211,6 +211,7 @@ class TestDraws:
             frequencies = np.bincount(column, minlength=10) / 4000
             assert np.abs(frequencies - probabilities).max() < 5 * np.sqrt(0.25 / 4000)
 
+    @pytest.mark.usefixtures("plain")
     def test_prior_and_posterior_predictive(self, finite_rule):
         with pm.Model(coords={"row": range(5)}):
             slope = pm.Normal("slope")

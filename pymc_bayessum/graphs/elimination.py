@@ -154,7 +154,9 @@ class EliminationPlan:
 
     def prepare(self, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, ...]:
         """Do the part of drawing that depends on the parameters only, for :meth:`draw`."""
-        return prepare(*self._full(h, J), self._steps)
+        # Writable, as all other passes have them: for read-only arrays all would be compiled anew.
+        fields, couplings = (np.require(full, requirements="W") for full in self._full(h, J))
+        return prepare(fields, couplings, self._steps)
 
     def draw(
         self, prepared: tuple[np.ndarray, ...], n: int, rng: np.random.Generator

@@ -275,7 +275,8 @@ class TieChain:
 
 def _packed(ties: np.ndarray) -> np.ndarray:
     """States, (N, bytes), of which free dyads are tied, (N, D)."""
-    return np.packbits(ties, axis=1, bitorder="little")
+    # Row by row in memory: compiled code is compiled again for every other order.
+    return np.packbits(np.ascontiguousarray(ties), axis=1, bitorder="little")
 
 
 def network_family(
@@ -330,6 +331,8 @@ def _free_in(
     dyads = np.argwhere(may_change)
     if not directed:
         fixed, dyads = fixed[fixed[:, 0] < fixed[:, 1]], dyads[dyads[:, 0] < dyads[:, 1]]
+    # As packed states: by rows.
+    fixed, dyads = np.ascontiguousarray(fixed), np.ascontiguousarray(dyads)
     if not len(dyads):
         raise ValueError("fixed leaves no dyad that may change")
     family = NetworkFamily(parts, n_nodes, directed, fixed, dyads, np.zeros((0, 0), np.uint8))

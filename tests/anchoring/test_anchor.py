@@ -59,6 +59,7 @@ def anchors_of(model):
     return part.held.normalizer
 
 
+@pytest.mark.usefixtures("plain")
 def test_model_without_data_draws_but_has_no_logp(generative):
     assert pm.draw(generative["x"], random_seed=1).shape == FEW.shape
     with generative:
@@ -69,6 +70,7 @@ def test_model_without_data_draws_but_has_no_logp(generative):
         generative.logp()
 
 
+@pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize(("rows", "field"), [(FEW, -1.0), (MANY, 1.0)], ids=["few", "many"])
 def test_observed_anew_is_anchored_anew(generative, few, rows, field):
     around = np.array([[field, 0.3], [field + 0.1, 0.2], [field - 0.1, 0.4]])
@@ -125,6 +127,7 @@ def test_rows_given_for_a_model_without_data():
     assert anchors_of(other).rule.centre[0] > 0.5
 
 
+@pytest.mark.usefixtures("plain")
 def test_minibatches_use_what_was_chosen():
     with pm.Model() as model:
         theta = pm.Normal("theta", 0.0, 2.0, shape=2)
@@ -158,6 +161,7 @@ def test_shared_data_are_compared_at_every_evaluation():
     assert logp(POINT) == before
 
 
+@pytest.mark.usefixtures("plain")
 def test_covariates_that_change_are_told():
     """Parameters X @ beta have as many directions as beta, and others once X is another."""
     with pm.Model() as model:

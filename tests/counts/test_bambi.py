@@ -30,11 +30,15 @@ def frame():
 
 @pytest.fixture(scope="module")
 def grouped(frame):
-    """A fit with groups, offset and a factor; few draws, for what is asked of them is exact."""
+    """A fit with groups, offset and a factor; few short draws: what is asked of them is exact.
+
+    Without Numba, which takes half a minute over a product of matrices.
+    """
     formula = "y ~ x + colour + offset(log_exposure) + (x | group)"
     model = bmb.Model(formula, frame, family=pbs.bambi_family())
     quiet = {"random_seed": 1, "progressbar": False, "compute_convergence_checks": False}
-    idata = model.fit(draws=60, tune=100, chains=1, **quiet)
+    short = {"nuts": {"max_treedepth": 3}, "compile_kwargs": {"mode": "FAST_COMPILE"}}
+    idata = model.fit(draws=60, tune=40, chains=1, **short, **quiet)
     return model, idata
 
 
@@ -93,6 +97,7 @@ def test_prediction_for_new_data(grouped, frame):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plain")
 def test_check_normalizer_takes_a_bambi_model(grouped):
     model, idata = grouped
     checked = pbs.check_normalizer(idata, model, draws=50, progressbar=False)
@@ -100,6 +105,7 @@ def test_check_normalizer_takes_a_bambi_model(grouped):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plain")
 def test_draws_of_bambi_are_those_of_its_pymc_model(grouped, frame):
     """Offsets and centred intercepts give back the means that Bambi itself predicts."""
     from pymc_bayessum.diagnostics.bambi_models import as_pymc_draws

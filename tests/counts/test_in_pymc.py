@@ -176,6 +176,7 @@ def test_missing_observations(distribution, missing):
     assert np.isfinite(model.compile_logp(**PLAIN)(start))
 
 
+@pytest.mark.usefixtures("plain")
 @each
 def test_missing_observations_are_sampled(distribution):
     with pm.Model():

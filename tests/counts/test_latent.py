@@ -291,6 +291,7 @@ def test_shape_of_draws_comes_from_the_parameters():
     assert abs(np.corrcoef(draws[:, 0, 0], draws[:, 1, 0])[0, 1]) < 0.1
 
 
+@pytest.mark.usefixtures("plain")
 def test_predictive_and_loo(birds):
     model, idata, y, _ = birds
     some = idata["posterior"].to_dataset().isel(draw=slice(0, 5))

@@ -137,6 +137,7 @@ def test_mean_of_a_random_variable(exact):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plain")
 def test_summaries_in_a_model():
     """The posterior of the dispersion index is that of the moments at its draws."""
     with pm.Model():

@@ -325,6 +325,7 @@ def freight():
     return model
 
 
+@pytest.mark.usefixtures("plain")
 def test_after_find_map(freight):
     with freight:
         point = pm.find_MAP(progressbar=False)
@@ -365,6 +366,7 @@ def test_a_mode_that_has_moved_is_noticed(n, verdict):
     assert "posterior sds from that of the reference" in str(checked)
 
 
+@pytest.mark.usefixtures("plain")
 def test_after_advi():
     rule = pbs.geometric_rule(0.4, n=80)
     with geometric_model(rule):
@@ -544,6 +546,7 @@ def test_it_takes_half_as_long_as_the_sampling():
     assert time_budget_of({}) == 60.0
 
 
+@pytest.mark.usefixtures("plain")
 def test_correct_carries_what_belongs_to_the_draws(usable):
     rule, draws, _ = usable
     shape = (4, 500)

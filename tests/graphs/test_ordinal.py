@@ -182,6 +182,7 @@ def test_anchored_from_the_data(rows):
     np.testing.assert_allclose(seen, expected, atol=2e-3)
 
 
+@pytest.mark.usefixtures("plain")
 def test_in_a_model(rows):
     coords = {"item": list("abcd"), "row": range(len(rows))}
     with pm.Model(coords=coords) as model:

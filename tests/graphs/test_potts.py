@@ -197,6 +197,7 @@ def test_named_dimensions(model):
     assert model["x"].owner.op.normalizer.predicted_error == 0.0
 
 
+@pytest.mark.usefixtures("plain")
 def test_prior_predictive_and_loo(model):
     with model:
         prior = pm.sample_prior_predictive(30, random_seed=0)
@@ -424,7 +425,7 @@ def test_nutpie_recovers_a_wider_lattice():
     pytest.importorskip("nutpie")
     with lattice_model(8, simulate(8, TRUTH, 5)):
         trace = pm.sample(
-            draws=250, tune=200, chains=2, cores=1, nuts_sampler="nutpie", random_seed=1,
+            draws=250, tune=200, chains=1, cores=1, nuts_sampler="nutpie", random_seed=1,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
     recovers(trace.posterior, TRUTH)

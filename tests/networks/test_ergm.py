@@ -150,6 +150,7 @@ def test_several_networks_share_their_parameters():
     np.testing.assert_allclose(found, wanted, rtol=1e-10)
 
 
+@pytest.mark.usefixtures("plain")
 def test_draws_are_networks_of_the_model():
     terms = [EDGES, pbs.ergm.gwesp(0.5)]
     theta = np.array([-1.0, 0.3])

@@ -58,12 +58,15 @@ def test_two_processes_at_once_from_a_read_only_installation(tmp_path):
         "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'},cxx=",
     }
     environment.pop("NUMBA_CACHE_DIR", None)
-    command = [sys.executable, "-O", "-X", "dev", "-c", SMOKE, str(home)]
     running = [
         subprocess.Popen(
-            command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, *flags, "-c", SMOKE, str(home)],
+            env=environment,
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        for _ in range(2)
+        for flags in (["-O"], ["-X", "dev"])
     ]
     for process in running:
         said, wrong = process.communicate()

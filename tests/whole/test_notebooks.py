@@ -1,5 +1,6 @@
 """Every notebook runs from its paired text, top to bottom."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,15 +26,42 @@ def test_each_text_has_its_executed_notebook():
         assert pictures, f"{script.stem} shows no picture"
 
 
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """One process for all notebooks: what several import and compile is there after the first."""
+    nbclient = pytest.importorskip("nbclient")
+    import nbformat
+
+    flags = [os.environ.get("PYTENSOR_FLAGS", ""), "cxx="]
+    client = nbclient.NotebookClient(
+        nbformat.v4.new_notebook(),
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": tmp_path_factory.mktemp("notebooks")}},
+    )
+    with client.setup_kernel(env=os.environ | {"PYTENSOR_FLAGS": ",".join(filter(None, flags))}):
+        yield client
+
+
+FORGET = """
+import matplotlib.pyplot, warnings
+matplotlib.pyplot.close("all")
+matplotlib.pyplot.rcdefaults()
+warnings.resetwarnings()
+%reset -f
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_notebook_runs(script, tmp_path):
+def test_notebook_runs(script, client):
     jupytext = pytest.importorskip("jupytext")
-    nbclient = pytest.importorskip("nbclient")
     notebook = jupytext.read(script)
-    client = nbclient.NotebookClient(
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    )
-    client.execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.execution_count for cell in code)
+    client.nb = notebook
+    client.reset_execution_trackers()
+    client.kc.execute(FORGET)
+    for index, cell in enumerate(notebook.cells):
+        client.execute_cell(cell, index)
     assert all(cell.execution_count for cell in code)
