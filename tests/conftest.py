@@ -2,14 +2,10 @@
 
 import gc
 import os
-from ctypes import c_void_p, cast
 
-import numba  # noqa: F401 (asks llvmlite for the times that are not taken below)
 import pytensor
 import pytest
 from hypothesis import settings
-from llvmlite.binding import ffi
-from llvmlite.binding.executionengine import ExecutionEngine
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, print_blob=True)
@@ -19,29 +15,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # for each operation: minutes of a first run. Tests of the C backend ask for it.
 COMPILER = pytensor.config.cxx
 pytensor.config.cxx = ""
-
-
-_add_module, _find_module = ExecutionEngine.add_module, ExecutionEngine._find_module_ptr
-
-
-def add_module(self, module):
-    """Keep the place of a module as well."""
-    _add_module(self, module)
-    self.__dict__.setdefault("places", {})[cast(module._ptr, c_void_p).value] = module
-
-
-def find_module(self, pointer):
-    """Find a module by its place; llvmlite looks at all of them, one after the other."""
-    module = self.__dict__.get("places", {}).get(cast(pointer, c_void_p).value)
-    return module if module in self._modules else _find_module(self, pointer)
-
-
-# A worker compiles or loads thousands of modules, and each is looked for twice.
-ExecutionEngine.add_module, ExecutionEngine._find_module_ptr = add_module, find_module
-
-
-# Numba times every call of LLVM for whoever asks; nobody does, and it is a twentieth of the time.
-ffi.lib._lock._cblist.clear()
 
 
 def pytest_configure(config):
