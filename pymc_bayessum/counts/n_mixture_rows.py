@@ -283,27 +283,26 @@ def sum_rows(kind, c, s, y, nodes, weights, lengths):
         low = 0.0
         for seen in y[k]:
             low = max(low, seen)
-        if np.isnan(c[k]) or np.isnan(s[k]) or c[k] == np.inf:
-            out[:, k] = np.nan
-            continue
         rate = math.exp(min(c[k], 700.0))
-        if rate == 0.0:
-            out[:, k] = 0.0
-            continue
-        if _has_closed_form(kind, rate, y[k]):
+        if np.isnan(c[k]) or np.isnan(s[k]) or c[k] == np.inf:
+            row[0] = row[1] = row[2] = np.nan
+        elif rate == 0.0:
+            row[0] = row[1] = row[2] = 0.0
+        elif _has_closed_form(kind, rate, y[k]):
             _in_closed_form(kind, rate, s[k], low, row)
-            out[:, k] = row
-            continue
-        mode = _find_mode(kind, rate, c[k], s[k], y[k], low)
-        base = _factorials(kind, s[k], y[k], low)
-        height = _log_term(kind, c[k], s[k], y[k], low, base, mode)
-        if _is_narrow(kind, c[k], s[k], y[k], low, base, mode, height):
-            _by_ratios(kind, rate, c[k], s[k], y[k], low, mode, row)
-            out[0, k] = math.log(row[0]) + height
-            out[1, k] = row[1] + mode - low
-            out[2, k] = row[2] + _shape_score(kind, s[k], low, mode)
         else:
-            panels = nodes, weights, lengths
-            _by_nodes(kind, rate, c[k], s[k], y[k], low, base, mode, height, panels, row)
-            out[:, k] = row
+            mode = _find_mode(kind, rate, c[k], s[k], y[k], low)
+            base = _factorials(kind, s[k], y[k], low)
+            height = _log_term(kind, c[k], s[k], y[k], low, base, mode)
+            if _is_narrow(kind, c[k], s[k], y[k], low, base, mode, height):
+                _by_ratios(kind, rate, c[k], s[k], y[k], low, mode, row)
+                row[0] = math.log(row[0]) + height
+                row[1] += mode - low
+                row[2] += _shape_score(kind, s[k], low, mode)
+            else:
+                panels = nodes, weights, lengths
+                _by_nodes(kind, rate, c[k], s[k], y[k], low, base, mode, height, panels, row)
+        # Assigned as a whole, a column would be compiled at length.
+        for j in range(3):
+            out[j, k] = row[j]
     return out

@@ -126,8 +126,8 @@ class _OfTwo(Kernel):
 
     first: Kernel
     second: Kernel
-    join: ClassVar[Any] = staticmethod(operator.mul)
-    join_growth: ClassVar[Any] = staticmethod(operator.add)
+    _join: ClassVar[Any] = staticmethod(operator.mul)
+    _join_growth: ClassVar[Any] = staticmethod(operator.add)
 
     def __post_init__(self) -> None:
         require_kernel("first", self.first)
@@ -137,15 +137,15 @@ class _OfTwo(Kernel):
     @override
     def growth(self) -> float | None:
         a, b = self.first.growth, self.second.growth
-        return None if a is None or b is None else self.join_growth(a, b)
+        return None if a is None or b is None else self._join_growth(a, b)
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
-        return self.join(self.first(x, y), self.second(x, y))
+        return self._join(self.first(x, y), self.second(x, y))
 
     @override
     def diagonal(self, x: Points) -> np.ndarray:
-        return self.join(self.first.diagonal(x), self.second.diagonal(x))
+        return self._join(self.first.diagonal(x), self.second.diagonal(x))
 
     @override
     def accepts(self, support: Support) -> bool:
@@ -194,7 +194,7 @@ class Sum(_OfTwo):
     [[10.0]]
     """
 
-    join, join_growth = staticmethod(operator.add), staticmethod(max)
+    _join, _join_growth = staticmethod(operator.add), staticmethod(max)
 
 
 class Product(_OfTwo):
