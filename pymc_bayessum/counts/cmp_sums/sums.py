@@ -723,6 +723,7 @@ class _Table:
     def __init__(self, by_mean: bool) -> None:
         self.by_mean = by_mean
         self.index = np.zeros(_FINE_S * _FINE_V, np.int16)
+        # No vector lies across two lines of the processor's memory: that would cost a fifth.
         memory = np.zeros(_MOST_FILLS * _CELL + 8)
         aligned = -memory.ctypes.data // memory.itemsize % 8
         self.cells = memory[aligned : aligned - 8].reshape(_MOST_FILLS, _CELL)
@@ -825,7 +826,7 @@ def _broadcast(builder: Any, x: Any, width: int) -> Any:
     return builder.shuffle_vector(vector, ir.Constant(kind, ir.Undefined), zeros)
 
 
-def _collapsed(builder: Any, cell: Any, w: Any, width: int, first: int) -> list[Any]:
+def _collapsed(builder: Any, cell: Any, w: Any, first: int) -> list[Any]:
     """Emit the coefficients of powers of s at one nu, of a part of the outputs."""
     w = _broadcast(builder, w, 4)
 
@@ -858,7 +859,11 @@ def _readers(n_outputs: int) -> tuple[Any, Any, Any]:
     def read(typing_context, cell, u, w):
         def codegen(context, builder, signature, args):
             cell, u, w = args
-            return outputs(context, builder, lambda *part: _collapsed(builder, cell, w, *part), u)
+
+            def lines(width, first):
+                return _collapsed(builder, cell, w, first)
+
+            return outputs(context, builder, lines, u)
 
         return result(_DOUBLES, types.float64, types.float64), codegen
 
@@ -868,7 +873,7 @@ def _readers(n_outputs: int) -> tuple[Any, Any, Any]:
             cell, w, line = args
             for width, first in parts:
                 start = _HEAD + first * (DEGREE + 1)
-                for i, vector in enumerate(_collapsed(builder, cell, w, width, first)):
+                for i, vector in enumerate(_collapsed(builder, cell, w, first)):
                     place = builder.gep(line, [ir.IntType(64)(start + width * i)])
                     builder.store(vector, builder.bitcast(place, vector.type.as_pointer()), align=8)
             return context.get_dummy_value()
