@@ -17,7 +17,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.counts.arguments import CMPArguments, refuse_unknown
 from pymc_bayessum.counts.cmp_sums.ops import CMPFromMean
 from pymc_bayessum.counts.cmp_sums.sums import LOG_LARGEST
-from pymc_bayessum.counts.masses import Counted, Masses
+from pymc_bayessum.counts.masses import Counted, Masses, may_be_far_below
 from pymc_bayessum.counts.moments import cmp_mean, cmp_variance
 from pymc_bayessum.counts.observed import CountDistribution
 from pymc_bayessum.counts.parametrization import MEAN, Parametrization
@@ -64,10 +64,12 @@ class CMPBasedRV(RandomVariable):
 
     def masses(self, first: Any, nu: Any) -> Masses:
         """Return the symbolic masses for tensors."""
-        return self.masses_of_log(pt.log(first), nu)
+        return Masses.of(self.parametrization, self.rule, pt.log(first), nu)
 
-    def masses_of_log(self, log_first: Any, nu: Any) -> Masses:
-        """Return the same, given the log of the first parameter."""
+    def masses_at(self, value: Any, log_first: Any, nu: Any) -> Masses:
+        """Return those to read a value's log-probability from, given the first parameter's log."""
+        if self.rule is None and may_be_far_below(value):
+            return Masses.within_reach(self.parametrization, log_first, nu)
         return Masses.of(self.parametrization, self.rule, log_first, nu)
 
     def mean(self, first: Any, nu: Any) -> Any:
@@ -196,11 +198,14 @@ class CMP(CMPBased):
 
     Notes
     -----
-    The default normaliser knows no bounds that matter: means from the smallest double to 1e200
-    (1e24 as nu goes to 0), nu from 0 on; above 1e12 the count is one of the two neighbours of the
-    mean, as far as doubles go. Far out it is the asymptotic expansion of Gaunt, Iyengar, Olde
-    Daalhuis and Simsek (2019). The log-probability is -inf where there is no distribution, nu = 0
-    and lam >= 1, or where a double cannot hold log Z and its derivatives.
+    The default normaliser knows no bounds that matter: means from the smallest double to 2**50
+    (1e15), nu from 0 on; above 1e12 the count is one of the two neighbours of the mean, as far as
+    doubles go. Far out it is the asymptotic expansion of Gaunt, Iyengar, Olde Daalhuis and Simsek
+    (2019). For counts up to 2**44 and means above 2**50 (above 2**50 * 1e-6 / nu where nu < 1e-6),
+    log Z goes on along its tangent in :math:`\log\lambda`: the log-probability, below -1e9 by
+    then, stays finite and falls with the log of the mean, so that an optimiser that starts or steps
+    there finds its way back. :func:`cmp_log_z` has no tangent. The log-probability is -inf where
+    there is no distribution, nu = 0 (or below 1e-70) and lam >= 1.
     Draws are exact for means up to 2**53; beyond they are those of a normal distribution, and never
     more than an int64 holds.
 
@@ -235,13 +240,13 @@ class CMP(CMPBased):
 @_logprob.register(CMPRV)
 def _cmp_logp(op, values, rng, size, first, nu, **kwargs):
     [value] = values
-    masses, counted = op.masses(first, nu), Counted.of(value)
+    masses, counted = op.masses_at(value, pt.log(first), nu), Counted.of(value)
     return masses.check(counted.guard(masses.log_mass(counted.count)))
 
 
 @_logcdf.register(CMPRV)
 def _cmp_logcdf(op, value, rng, size, first, nu):
-    masses = op.masses(first, nu)
+    masses = op.masses_at(value, pt.log(first), nu)
     return masses.check(masses.log_tail(value, upper=False))
 
 

@@ -210,7 +210,7 @@ def _checked(masses: Masses, result: Any, psi: Any) -> Any:
 @_logprob.register(ZeroInflatedCMPRV)
 def _zero_inflated_logp(op, values, rng, size, psi, first, nu, **kwargs):
     [value] = values
-    masses, counted = op.masses(first, nu), Counted.of(value)
+    masses, counted = op.masses_at(value, pt.log(first), nu), Counted.of(value)
     log_mass = masses.log_mass(counted.count)
     result = pt.log(psi) + log_mass
     if (rows := _known_rows(value, result, np.equal)) is None:
@@ -226,13 +226,13 @@ def _zero_inflated_logp(op, values, rng, size, psi, first, nu, **kwargs):
 def _hurdle_logp(op, values, rng, size, psi, first, nu, **kwargs):
     [value] = values
     if (rows := _known_rows(value, psi + first + nu, np.greater)) is None:
-        masses, counted = op.masses(first, nu), Counted.of(value)
+        masses, counted = op.masses_at(value, pt.log(first), nu), Counted.of(value)
         positive = pt.log(psi) + masses.log_mass_positive(counted.count)
         result = pt.switch(pt.eq(counted.count, 0), pt.log1p(-psi), positive)
         return _checked(masses, counted.guard(result), psi)
     # The log of an exponential vanishes before rows are taken, not after.
-    masses = op.masses_of_log(rows.of(pt.log(first)), rows.of(nu))
-    count = pt.cast(rows.of(value), "float64")
+    masses = op.masses_at(value, rows.of(pt.log(first)), rows.of(nu))
+    count = pt.constant(value.data[rows.where], dtype="float64")
     positive = pt.log(rows.of(psi)) + masses.log_mass_positive(count)
     return _checked(masses, rows.put(pt.log1p(-psi), positive), psi)
 
@@ -272,7 +272,7 @@ def _known_rows(value: Any, like: Any, than_zero: Any) -> _Rows | None:
 
 @_logcdf.register(ZeroInflatedCMPRV)
 def _zero_inflated_logcdf(op, value, rng, size, psi, first, nu):
-    masses = op.masses(first, nu)
+    masses = op.masses_at(value, pt.log(first), nu)
     result = _with_zeros(psi, masses.log_tail(value, upper=False))
     return _checked(masses, pt.switch(value < 0, -np.inf, result), psi)
 
@@ -293,7 +293,7 @@ def _zero_inflated_icdf(op, value, rng, size, psi, first, nu):
 
 @_logcdf.register(HurdleCMPRV)
 def _hurdle_logcdf(op, value, rng, size, psi, first, nu):
-    masses = op.masses(first, nu)
+    masses = op.masses_at(value, pt.log(first), nu)
     # P(0 < X <= x) is P(X <= x) - P(X = 0), or P(X > 0) - P(X > x) where zero is the rule.
     rare = masses.log_positive < -1.0
     complement = log1mexp(pt.switch(rare, _log_above(masses, value), -1.0))

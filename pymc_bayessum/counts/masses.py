@@ -28,10 +28,13 @@ from pymc_bayessum.normalizers import node
 from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["Counted", "Masses"]
+__all__ = ["Counted", "Masses", "may_be_far_below"]
 
 # The largest number that a double tells from its neighbours.
 LARGEST_COUNT = 2.0**53
+# The mean beyond which log Z goes on along its tangent, and counts that lie far below it. As means
+# are exp(eta / nu) but for 1 / nu, it is larger below some nu.
+_FURTHEST, _FAR_BELOW, _SMALL_NU, _LEAST_NU = 2.0**50, 2.0**44, 1e-6, 1e-280
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,19 @@ class Counted:
         """Ask a value: of data that PyMC made whole, what was given."""
         value = _before_casts(value)
         valid = _is_count(value)
-        count = value if valid is True else pt.switch(valid, value, 0)
         # Log-factorials of small integer types would be single precision.
-        return cls(pt.cast(count, "float64"), valid)
+        if valid is True:
+            return cls(pt.constant(value.data, dtype="float64"), valid)
+        return cls(pt.cast(pt.switch(valid, value, 0), "float64"), valid)
 
     def guard(self, log_mass: Any) -> Any:
         """Return -inf where the value is no count."""
         return log_mass if self.valid is True else pt.switch(self.valid, log_mass, -np.inf)
+
+
+def may_be_far_below(value: Any) -> bool:
+    """Return whether all counts may lie far below the mean from which on log Z is a line."""
+    return not isinstance(value, Constant) or bool(np.all(value.data <= _FAR_BELOW))
 
 
 def _before_casts(value: Any) -> Any:
@@ -112,13 +121,19 @@ def _one_minus_exp(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Masses:
-    """One CMP distribution a row, as tensors: the log of the parameter given, nu, and the rest."""
+    """One CMP distribution a row, as tensors: the log of the parameter given, nu, and the rest.
+
+    Where the mean would be above ``furthest``, ``eta`` and ``log_z`` are those of that mean, and
+    the log rate is larger by ``excess``.
+    """
 
     form: Parametrization
     log_first: Any
     nu: Any
     eta: Any
     log_z: Any
+    excess: Any = None
+    furthest: Any = np.inf
 
     @classmethod
     def of(cls, form: Parametrization, rule: Rule | None, log_first: Any, nu: Any) -> "Masses":
@@ -131,20 +146,55 @@ class Masses:
             log_z = log_normalizer(lambda x: rows * x - dispersion * factln(x), rule)
         return cls(form, log_first, nu, eta, log_z)
 
+    @classmethod
+    def within_reach(cls, form: Parametrization, log_first: Any, nu: Any) -> "Masses":
+        """Sum no further than a mean of 2**50: for counts that lie far below log Z is a line there.
+
+        Log Z grows with the mean, which by the rate is ``lam**(1 / nu)``: a poor start of a search
+        may be at 1e40, where a step in nu divides the log-probability by 1e20. An optimiser cannot
+        remember both ends of it in doubles and is lost. The line grows with the log of the mean.
+        """
+        some = pt.maximum(nu, _LEAST_NU)
+        more = pt.maximum(math.log(_SMALL_NU) - pt.log(some), 0.0)
+        last = form.of_mode(math.log(_FURTHEST) + more, nu)
+        beyond = pt.gt(log_first, last)
+        inside = cls.of(form, None, pt.switch(beyond, last, log_first), nu)
+        excess = pt.switch(beyond, form.far_rate(log_first - last, nu), 0.0)
+        furthest = _FURTHEST * pt.maximum(_SMALL_NU / some, 1.0)
+        return cls(form, log_first, nu, inside.eta, inside.log_z, excess, furthest)
+
     @property
     def is_zero(self) -> Any:
         """Where the count is zero for certain: at a rate of zero."""
         return pt.eq(self.log_first, -np.inf)
 
+    def _log_f(self, count: Any) -> Any:
+        """Return the log of an unnormalised mass, less what log Z gains beyond."""
+        return self._go_on(count * self.eta - self.nu * factln(count), count)
+
+    def _go_on(self, log_mass: Any, count: Any) -> Any:
+        if self.excess is None:
+            return log_mass
+        count = pt.as_tensor_variable(count)
+        line = (count - self.furthest) * self.excess
+        if isinstance(count, Constant):
+            return log_mass + line
+        # Log Z itself is nu exp(eta / nu) - (nu - 1) eta / (2 nu) there, but for a constant.
+        is_far_below = pt.le(count, _FAR_BELOW)
+        growth = self.excess / pt.maximum(self.nu, _LEAST_NU)
+        growth = pt.switch(is_far_below, 0.0, growth)
+        curve = self.nu * self.furthest * pt.expm1(growth) - 0.5 * (self.nu - 1.0) * growth
+        return log_mass + pt.switch(is_far_below, line, count * self.excess - curve)
+
     def log_mass(self, count: Any) -> Any:
         """Return the log-probability of a count."""
-        result = node.normalized(count * self.eta - self.nu * factln(count), self.log_z)
+        result = node.normalized(self._log_f(count), self.log_z)
         return pt.switch(self.is_zero, pt.switch(pt.eq(count, 0), 0.0, -np.inf), result)
 
     @property
     def log_zero(self) -> Any:
         """Log of P(X = 0) = 1 / Z."""
-        return pt.switch(self.is_zero, 0.0, node.normalized(0.0, self.log_z))
+        return pt.switch(self.is_zero, 0.0, node.normalized(self._log_f(0.0), self.log_z))
 
     @property
     def log_z_positive(self) -> Any:
@@ -162,14 +212,17 @@ class Masses:
 
         As the rate goes to zero the count is one.
         """
-        result = node.normalized(count * self.eta - self.nu * factln(count), self.log_z_positive)
+        result = node.normalized(self._log_f(count), self.log_z_positive)
         return pt.switch(self.is_zero, pt.switch(pt.eq(count, 1), 0.0, -np.inf), result)
 
     def log_tail(self, value: Any, upper: bool) -> Any:
         """Return the log of P(X <= value), or of P(X > value)."""
         eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
         certain = pt.switch(pt.lt(value, 0) if upper else pt.ge(value, 0), 0.0, -np.inf)
-        return pt.switch(self.is_zero, certain, log_tail(pt.floor(value), eta, self.nu, upper))
+        value = pt.floor(value)
+        tail = log_tail(value, eta, self.nu, upper)
+        # Far below the mode it is the last mass that counts.
+        return pt.switch(self.is_zero, certain, tail if upper else self._go_on(tail, value))
 
     def quantile(self, q: Any) -> Any:
         """Return the smallest count x with P(X <= x) >= q."""

@@ -48,6 +48,14 @@ class Parametrization:
         """Return the symbolic log rate, and log Z if it was found on the way, else None."""
         return self.compiled_rate.py_func(log_first, nu), None
 
+    def far_rate(self, log_first: Any, nu: Any) -> Any:
+        """Return the log rate where mean and mode are large, and all but the same."""
+        return nu * log_first
+
+    def of_mode(self, log_mode: Any, nu: Any) -> Any:
+        """Return the parameter's log there."""
+        return log_mode
+
     def centre(self, first: Any, nu: Any) -> Any:
         """Return a number near the mode, symbolically."""
         return first
@@ -75,6 +83,14 @@ class Rate(Parametrization):
     name = "lam"
     meaning = "the rate"
     compiled_rate = staticmethod(_rate_itself)
+
+    def far_rate(self, log_first: Any, nu: Any) -> Any:
+        """Return the argument."""
+        return log_first
+
+    def of_mode(self, log_mode: Any, nu: Any) -> Any:
+        """Return the rate's log."""
+        return nu * log_mode
 
     def centre(self, first: Any, nu: Any) -> Any:
         """Return the mode, at most exp(20): nu -> 0 would send it to infinity."""

@@ -114,7 +114,7 @@ def test_parameters_that_turn_bad():
         pbs.CMP("y", mu=pm.math.exp(slope), nu=nu, observed=[3])
     logp = model.compile_logp(sum=False)
     assert logp({"nu": -1.0, "slope": 0.0})[-1] == -np.inf
-    assert logp({"nu": 1.0, "slope": 50.0})[-1] == pytest.approx(3 * 50 - np.exp(50.0))
+    assert logp({"nu": 1.0, "slope": 34.0})[-1] == pytest.approx(3 * 34 - np.exp(34.0), rel=1e-12)
 
 
 def test_observations_that_are_no_counts():

@@ -3,6 +3,8 @@
 import mpmath as mp
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -195,6 +197,99 @@ def test_prior_predictive_never_crashes(form):
         pbs.CMP("y", **{form: first}, nu=pm.HalfNormal("nu", 2.0), shape=50)
         draws = pm.sample_prior_predictive(300, random_seed=3)["prior"]["y"]
     assert int(draws.min()) >= 0
+
+
+LAST = 50 * np.log(2.0)  # log of the mean from which on log Z is a line
+
+
+def far_out(form, counts, log_mean, nu):
+    """Log-probabilities of a CMP given by the log of its large mean, and their sum's gradient."""
+    first, dispersion = pt.vector("first"), pt.vector("dispersion")
+    rv = pbs.CMP.dist(**{form: pt.exp(first)}, nu=dispersion)
+    logp = pm.logp(rv, counts)
+    outputs = [logp, *pt.grad(logp.sum(), [first, dispersion])]
+    log_mean, nu = np.broadcast_arrays(np.asarray(log_mean, float), np.asarray(nu, float))
+    log_first = nu * log_mean if form == "lam" else log_mean
+    return pytensor.function([first, dispersion], outputs)(log_first, nu)
+
+
+def asymptotic(count, log_mean, nu):
+    """Log-probability in 40 digits by the expansion of log Z at a large mode, of the mode's log."""
+    with mp.workdps(40):
+        count, nu = mp.mpf(int(count)), mp.mpf(float(nu))
+        log_mode = mp.mpf(float(log_mean))
+        log_z = nu * mp.exp(log_mode) - (nu - 1) / 2 * (log_mode + mp.log(2 * mp.pi))
+        log_z -= mp.log(nu) / 2
+        return float(count * nu * log_mode - nu * mp.loggamma(count + 1) - log_z)
+
+
+@pytest.mark.parametrize("form", ["mu", "lam", "mode"])
+def test_beyond_all_counts_log_z_is_a_line(form, plain):
+    """It touches log Z at a mean of 2**50; derivatives are those of a line, at any distance."""
+    counts, nu = np.array([0, 7, 3_000_000]), np.array([0.05, 1.0, 30.0])
+    at, rate_slope, nu_slope = far_out(form, counts, np.full(3, LAST), nu)
+    edge = [asymptotic(*each) for each in zip(counts, np.full(3, LAST), nu, strict=True)]
+    np.testing.assert_allclose(at, edge, rtol=1e-12)
+    for distance in (1e-9, 1.0, 400.0, 1e4):
+        value, *slopes = far_out(form, counts, np.full(3, LAST + distance), nu)
+        line = (counts - 2.0**50) * nu * distance
+        np.testing.assert_allclose(value, edge + line, rtol=1e-12)
+        np.testing.assert_allclose(slopes[0], rate_slope, rtol=1e-9)
+        by_mode = line / nu if form != "lam" else 0.0  # the rate is held, not the mean
+        np.testing.assert_allclose(slopes[1], nu_slope + by_mode, rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["lam", "mode"])
+def test_counts_that_large_keep_their_log_z(form, plain):
+    """Given as numbers or not known beforehand."""
+    log_mean, nu = np.array([36.0, 40.0, 43.0]), np.array([0.3, 1.0, 4.0])
+    counts = np.exp(log_mean + 0.01).astype(np.int64)
+    expected = [asymptotic(*each) for each in zip(counts, log_mean, nu, strict=True)]
+    largest = counts * nu * log_mean
+    value = pt.lvector("value")
+    rv = pbs.CMP.dist(**{form: np.exp(nu * log_mean if form == "lam" else log_mean)}, nu=nu)
+    unknown = pm.logp(rv, value).eval({value: counts})
+    for ours in (far_out(form, counts, log_mean, nu)[0], unknown):
+        assert np.all(np.abs(ours - expected) < 4e-15 * largest)
+
+
+def test_below_a_small_nu_the_line_begins_later(plain):
+    """Where 1 / nu is felt beside the mean: at nu = 1e-9 a mean of 2**50 is nothing special."""
+    log_mean = LAST + np.array([0.0, 1.0, 5.0])
+    value = far_out("mode", np.zeros(3, int), log_mean, 1e-9)[0]
+    np.testing.assert_allclose(value, [asymptotic(0, m, 1e-9) for m in log_mean], rtol=1e-7)
+    assert far_out("lam", np.zeros(1, int), [1.0], 0.0)[0] == -np.inf  # lam = 1 and nu = 0
+    assert np.isfinite(far_out("mu", np.zeros(1, int), [40.0], 0.0)[0])
+
+
+def test_truncated_far_beyond_its_bounds(plain):
+    """A count below 10 is 9 as the mean goes to infinity, but for rounding."""
+    log_mean = pt.scalar("log_mean")
+    rv = pm.Truncated.dist(pbs.CMP.dist(mode=pt.exp(log_mean), nu=1.3), upper=9)
+    logp = pytensor.function([log_mean], pm.logp(rv, np.array([9, 4])))
+    for far in (LAST - 1, LAST + 1, 60.0, 300.0):
+        rounding = 1.3 * 2.0**50 * max(1.0, 1.0 + far - LAST) * 4e-16
+        expected = [0.0, 1.3 * (gammaln(10) - gammaln(5) - 5 * far)]
+        np.testing.assert_allclose(logp(far), expected, rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize(("slope", "nu"), [(0.623, 0.1107), (-3.928, 0.087)])
+def test_find_map_by_rate_from_means_beyond_all_counts(slope, nu):
+    """Log Z itself would be 1e22 and more there, and a step in nu lose a search for good."""
+    freight = pbs.datasets.freight()
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 10.0, shape=2)
+        log_rate = beta[0] + beta[1] * freight["transfers"].to_numpy()
+        nu_ = pm.math.exp(pm.Normal("log_nu", 0.0, 2.0))
+        pbs.CMP("y", lam=pm.math.exp(log_rate), nu=nu_, observed=freight["broken"])
+        starts = [([4.5, slope], np.log(nu)), ([10.0, 1.0], np.log(5.0))]
+        ends = [
+            pm.find_MAP({"beta": np.array(b), "log_nu": log_nu}, progressbar=False)
+            for b, log_nu in starts
+        ]
+    logp = model.compile_logp()
+    found, best = (logp({name: end[name] for name in ("beta", "log_nu")}) for end in ends)
+    assert found == pytest.approx(best, abs=0.1)
 
 
 @pytest.fixture(scope="module")
