@@ -65,7 +65,10 @@ class Counted:
 
 def may_be_far_below(value: Any) -> bool:
     """Return whether all counts may lie far below the mean from which on log Z is a line."""
-    return not isinstance(value, Constant) or bool(np.all(value.data <= _FAR_BELOW))
+    source = _before_casts(value)
+    if isinstance(source, SharedVariable):
+        return bool(np.all(source.get_value(borrow=True) <= _FAR_BELOW))
+    return not isinstance(source, Constant) or bool(np.all(source.data <= _FAR_BELOW))
 
 
 def _before_casts(value: Any) -> Any:
@@ -175,16 +178,11 @@ class Masses:
     def _go_on(self, log_mass: Any, count: Any) -> Any:
         if self.excess is None:
             return log_mass
-        count = pt.as_tensor_variable(count)
         line = (count - self.furthest) * self.excess
-        if isinstance(count, Constant):
-            return log_mass + line
-        # Log Z itself is nu exp(eta / nu) - (nu - 1) eta / (2 nu) there, but for a constant.
-        is_far_below = pt.le(count, _FAR_BELOW)
-        growth = self.excess / pt.maximum(self.nu, _LEAST_NU)
-        growth = pt.switch(is_far_below, 0.0, growth)
-        curve = self.nu * self.furthest * pt.expm1(growth) - 0.5 * (self.nu - 1.0) * growth
-        return log_mass + pt.switch(is_far_below, line, count * self.excess - curve)
+        if not isinstance(count, float | Constant):
+            # Counts of which nothing was known may be too large for a line.
+            line = pt.switch(pt.le(count, _FAR_BELOW) | pt.eq(self.excess, 0.0), line, -np.inf)
+        return log_mass + line
 
     def log_mass(self, count: Any) -> Any:
         """Return the log-probability of a count."""
@@ -219,7 +217,7 @@ class Masses:
         """Return the log of P(X <= value), or of P(X > value)."""
         eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
         certain = pt.switch(pt.lt(value, 0) if upper else pt.ge(value, 0), 0.0, -np.inf)
-        value = pt.floor(value)
+        value = pt.floor(pt.cast(value, "float64"))
         tail = log_tail(value, eta, self.nu, upper)
         # Far below the mode it is the last mass that counts.
         return pt.switch(self.is_zero, certain, tail if upper else self._go_on(tail, value))

@@ -115,6 +115,7 @@ def test_numbers_of_trials_that_all_rows_share_on_jax():
     assert np.allclose(here, there, rtol=1e-10)
 
 
+@pytest.mark.usefixtures("plain")
 def test_recovery_and_check():
     rng = np.random.default_rng(2)
     mass = np.exp(log_masses(15, log_odds(15, 5.0, 2.0), 2.0))

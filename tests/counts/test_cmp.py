@@ -230,6 +230,7 @@ def _rate(mu, nu):
     return float(CMPFromMean().evaluate(np.log(mu), nu)[0])
 
 
+@pytest.mark.usefixtures("plain")
 def test_truncated_and_censored():
     counts = np.arange(1, 9)
     base = pbs.CMP.dist(mu=3.0, nu=0.6)

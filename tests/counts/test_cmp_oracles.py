@@ -42,7 +42,7 @@ class Oracle:
 
 @functools.cache
 def likelihood(form: str):
-    """Compile log-likelihood, gradient and Hessian on a direction for all regressions of a form."""
+    """Build log-likelihood, gradient and Hessian on a direction for all regressions of a form."""
     theta, weights = pt.vector("theta"), pt.vector("weights")
     design, nu_design = pt.matrix("design"), pt.matrix("nu_design")
     counts = pt.vector("counts", dtype="int64")
@@ -54,7 +54,8 @@ def likelihood(form: str):
     direction = pt.vector("direction")
     curvature = pt.grad((gradient * direction).sum(), theta)
     data = [design, nu_design, counts, weights]
-    return pytensor.function([theta, direction, *data], [total, gradient, curvature])
+    outputs = [total, gradient, curvature]
+    return pytensor.function([theta, direction, *data], outputs, mode="FAST_COMPILE")
 
 
 def ones(n: int) -> np.ndarray:
@@ -206,6 +207,7 @@ def test_maximum_likelihood(oracle):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("plain")
 def test_find_map_and_find_hessian_on_freight():
     """The same through PyMC's own functions, with one nu shared by the rows."""
     frame = pbs.datasets.freight()

@@ -224,7 +224,8 @@ def asymptotic(count, log_mean, nu):
 
 
 @pytest.mark.parametrize("form", ["mu", "lam", "mode"])
-def test_beyond_all_counts_log_z_is_a_line(form, plain):
+@pytest.mark.usefixtures("plain")
+def test_beyond_all_counts_log_z_is_a_line(form):
     """It touches log Z at a mean of 2**50; derivatives are those of a line, at any distance."""
     counts, nu = np.array([0, 7, 3_000_000]), np.array([0.05, 1.0, 30.0])
     at, rate_slope, nu_slope = far_out(form, counts, np.full(3, LAST), nu)
@@ -240,20 +241,23 @@ def test_beyond_all_counts_log_z_is_a_line(form, plain):
 
 
 @pytest.mark.parametrize("form", ["lam", "mode"])
-def test_counts_that_large_keep_their_log_z(form, plain):
-    """Given as numbers or not known beforehand."""
+@pytest.mark.usefixtures("plain")
+def test_counts_that_large_keep_their_log_z(form):
+    """Given as numbers or as data; of a value not known beforehand there is no probability."""
     log_mean, nu = np.array([36.0, 40.0, 43.0]), np.array([0.3, 1.0, 4.0])
     counts = np.exp(log_mean + 0.01).astype(np.int64)
     expected = [asymptotic(*each) for each in zip(counts, log_mean, nu, strict=True)]
     largest = counts * nu * log_mean
-    value = pt.lvector("value")
     rv = pbs.CMP.dist(**{form: np.exp(nu * log_mean if form == "lam" else log_mean)}, nu=nu)
-    unknown = pm.logp(rv, value).eval({value: counts})
-    for ours in (far_out(form, counts, log_mean, nu)[0], unknown):
+    data = pm.logp(rv, pytensor.shared(counts)).eval()
+    for ours in (far_out(form, counts, log_mean, nu)[0], data):
         assert np.all(np.abs(ours - expected) < 4e-15 * largest)
+    value = pt.lvector("value")
+    assert np.all(pm.logp(rv, value).eval({value: counts}) == -np.inf)
 
 
-def test_below_a_small_nu_the_line_begins_later(plain):
+@pytest.mark.usefixtures("plain")
+def test_below_a_small_nu_the_line_begins_later():
     """Where 1 / nu is felt beside the mean: at nu = 1e-9 a mean of 2**50 is nothing special."""
     log_mean = LAST + np.array([0.0, 1.0, 5.0])
     value = far_out("mode", np.zeros(3, int), log_mean, 1e-9)[0]
@@ -262,7 +266,8 @@ def test_below_a_small_nu_the_line_begins_later(plain):
     assert np.isfinite(far_out("mu", np.zeros(1, int), [40.0], 0.0)[0])
 
 
-def test_truncated_far_beyond_its_bounds(plain):
+@pytest.mark.usefixtures("plain")
+def test_truncated_far_beyond_its_bounds():
     """A count below 10 is 9 as the mean goes to infinity, but for rounding."""
     log_mean = pt.scalar("log_mean")
     rv = pm.Truncated.dist(pbs.CMP.dist(mode=pt.exp(log_mean), nu=1.3), upper=9)

@@ -106,6 +106,7 @@ def test_backends_agree():
         assert np.allclose(a, b, rtol=1e-9)
 
 
+@pytest.mark.usefixtures("plain")
 def test_recovery_and_check():
     omega = np.array([[0.0, 2.0], [2.0, 0.0]])
     y = pm.draw(

@@ -215,6 +215,7 @@ def small_rule():
     )
 
 
+@pytest.mark.usefixtures("plain")
 def test_symbolic_values_and_derivatives(small_rule):
     assert isinstance(small_rule, GraphNormalizer)
     h, J = pt.dscalar("h"), pt.dscalar("J")

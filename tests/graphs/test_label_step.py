@@ -189,6 +189,7 @@ def test_pm_sample_finds_the_step_by_itself(sampled):
     assert 0 < float(idata.sample_stats["changed"].mean()) < 1
 
 
+@pytest.mark.usefixtures("plain")
 def test_posterior_predictive_follows_the_labels(sampled):
     model, idata, _ = sampled
     some = idata.isel(draw=slice(None, None, 20))

@@ -98,6 +98,7 @@ def test_the_ratio_in_the_mean_space_pays(lattice):
     )
 
 
+@pytest.mark.usefixtures("plain")
 def test_symbolic_values_and_derivatives(lattice):
     h0, J0, edges, _ = lattice
     rule = pbs.potts_rule(h0, J0, edges, n=200, decay=0.3, rng=0)
