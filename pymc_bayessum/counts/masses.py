@@ -172,17 +172,15 @@ class Masses:
         return pt.eq(self.log_first, -np.inf)
 
     def _log_f(self, count: Any) -> Any:
-        """Return the log of an unnormalised mass, less what log Z gains beyond."""
-        return self._go_on(count * self.eta - self.nu * factln(count), count)
-
-    def _go_on(self, log_mass: Any, count: Any) -> Any:
+        """Return the log of an unnormalised mass, less what log Z gains beyond the furthest."""
+        log_f = count * self.eta - self.nu * factln(count)
         if self.excess is None:
-            return log_mass
+            return log_f
         line = (count - self.furthest) * self.excess
         if not isinstance(count, float | Constant):
             # Counts of which nothing was known may be too large for a line.
             line = pt.switch(pt.le(count, _FAR_BELOW) | pt.eq(self.excess, 0.0), line, -np.inf)
-        return log_mass + line
+        return log_f + line
 
     def log_mass(self, count: Any) -> Any:
         """Return the log-probability of a count."""
@@ -215,12 +213,17 @@ class Masses:
 
     def log_tail(self, value: Any, upper: bool) -> Any:
         """Return the log of P(X <= value), or of P(X > value)."""
-        eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
         certain = pt.switch(pt.lt(value, 0) if upper else pt.ge(value, 0), 0.0, -np.inf)
         value = pt.floor(pt.cast(value, "float64"))
-        tail = log_tail(value, eta, self.nu, upper)
-        # Far below the mode it is the last mass that counts.
-        return pt.switch(self.is_zero, certain, tail if upper else self._go_on(tail, value))
+        eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
+        line: Any = 0.0
+        if self.excess is not None:
+            # Far below the mode the last mass is all of a lower tail; nothing is changed elsewhere.
+            is_line = pt.gt(self.excess, 0.0) & pt.le(value, _FAR_BELOW)
+            eta = pt.switch(is_line, eta, eta + self.excess)
+            line = pt.switch(is_line, (value - self.furthest) * self.excess, 0.0)
+        tail = log_tail(value, eta, self.nu, upper) + line
+        return pt.switch(self.is_zero, certain, tail)
 
     def quantile(self, q: Any) -> Any:
         """Return the smallest count x with P(X <= x) >= q."""

@@ -278,6 +278,21 @@ def test_truncated_far_beyond_its_bounds():
         np.testing.assert_allclose(logp(far), expected, rtol=0, atol=rounding)
 
 
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("form", ["mu", "lam", "mode"])
+def test_tails_beyond_all_counts(form):
+    """Of counts about such a mean they are a bell's; below all counts, and at no count, none."""
+    log_mean, nu, value = 36.0, 0.7, pt.dvector("value")
+    first = np.exp(nu * log_mean if form == "lam" else log_mean)
+    rv = pbs.CMP.dist(**{form: first}, nu=nu)
+    sds = np.array([-3.0, 0.0, 2.0])
+    x = np.exp(log_mean) + sds * np.sqrt(np.exp(log_mean) / nu)
+    lower = pm.logcdf(rv, value).eval({value: np.append(x, [-1.0, -np.inf, 12.0])})
+    np.testing.assert_allclose(np.exp(lower[:3]), stats.norm.cdf(sds), atol=1e-6)
+    assert np.all(lower[3:5] == -np.inf)
+    assert lower[5] < -1e15
+
+
 @pytest.mark.parametrize(("slope", "nu"), [(0.623, 0.1107), (-3.928, 0.087)])
 def test_find_map_by_rate_from_means_beyond_all_counts(slope, nu):
     """Log Z itself would be 1e22 and more there, and a step in nu lose a search for good."""
