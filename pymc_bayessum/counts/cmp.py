@@ -204,8 +204,9 @@ class CMP(CMPBased):
     (2019). For counts up to 2**44 and means above 2**50 (above 2**50 * 1e-6 / nu where nu < 1e-6),
     log Z goes on along its tangent in :math:`\log\lambda`: the log-probability, below -1e9 by
     then, stays finite and falls with the log of the mean, so that an optimiser that starts or steps
-    there finds its way back. :func:`cmp_log_z` has no tangent. The log-probability is -inf where
-    there is no distribution, nu = 0 (or below 1e-70) and lam >= 1.
+    there finds its way back. Data with larger counts have log Z itself, as :func:`cmp_log_z` does;
+    a latent count that large beside such a mean has no probability. The log-probability is -inf
+    where there is no distribution, nu = 0 (or below 1e-70) and lam >= 1.
     Draws are exact for means up to 2**53; beyond they are those of a normal distribution, and never
     more than an int64 holds.
 

@@ -216,13 +216,16 @@ class Masses:
         certain = pt.switch(pt.lt(value, 0) if upper else pt.ge(value, 0), 0.0, -np.inf)
         value = pt.floor(pt.cast(value, "float64"))
         eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
-        line: Any = 0.0
-        if self.excess is not None:
-            # Far below the mode the last mass is all of a lower tail; nothing is changed elsewhere.
+        if self.excess is None:
+            tail = log_tail(value, eta, self.nu, upper)
+        elif upper:
+            tail = log_tail(value, eta + self.excess, self.nu, upper)
+        else:
+            # Far below the mode the last mass is all of a lower tail.
             is_line = pt.gt(self.excess, 0.0) & pt.le(value, _FAR_BELOW)
             eta = pt.switch(is_line, eta, eta + self.excess)
             line = pt.switch(is_line, (value - self.furthest) * self.excess, 0.0)
-        tail = log_tail(value, eta, self.nu, upper) + line
+            tail = log_tail(value, eta, self.nu, upper) + line
         return pt.switch(self.is_zero, certain, tail)
 
     def quantile(self, q: Any) -> Any:

@@ -11,6 +11,8 @@ from scipy.special import gammaln, logsumexp
 
 import pymc_bayessum as pbs
 from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean, CMPQuantile, CMPTail
+from pymc_bayessum.counts.masses import Masses
+from pymc_bayessum.counts.parametrization import chosen
 
 
 def log_z_and_mean(eta, nu):
@@ -291,6 +293,8 @@ def test_tails_beyond_all_counts(form):
     np.testing.assert_allclose(np.exp(lower[:3]), stats.norm.cdf(sds), atol=1e-6)
     assert np.all(lower[3:5] == -np.inf)
     assert lower[5] < -1e15
+    masses = Masses.within_reach(chosen(**{form: first})[0], pt.log(first), pt.constant(nu))
+    assert masses.log_tail(12.0, upper=True).eval() == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(("slope", "nu"), [(0.623, 0.1107), (-3.928, 0.087)])
