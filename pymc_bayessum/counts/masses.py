@@ -32,9 +32,9 @@ __all__ = ["Counted", "Masses", "may_be_far_below"]
 
 # The largest number that a double tells from its neighbours.
 LARGEST_COUNT = 2.0**53
-# The mean beyond which log Z goes on along its tangent, and counts that lie far below it. As means
+# The mean beyond which log Z goes on as a polynomial, and counts that lie far below it. As means
 # are exp(eta / nu) but for 1 / nu, it is larger below some nu.
-_FURTHEST, _FAR_BELOW, _SMALL_NU, _LEAST_NU = 2.0**50, 2.0**44, 1e-6, 1e-280
+_FURTHEST, _FAR_BELOW, _SMALL_NU, _LEAST_NU = 2.0**50, 2.0**44, 1e-6, 1e-60
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Counted:
 
 
 def may_be_far_below(value: Any) -> bool:
-    """Return whether all counts may lie far below the mean from which on log Z is a line."""
+    """Return whether all counts may lie far below the mean at which sums end."""
     source = _before_casts(value)
     if isinstance(source, SharedVariable):
         return bool(np.all(source.get_value(borrow=True) <= _FAR_BELOW))
@@ -126,8 +126,8 @@ def _one_minus_exp(x: Any) -> Any:
 class Masses:
     """One CMP distribution a row, as tensors: the log of the parameter given, nu, and the rest.
 
-    Where the mean would be above ``furthest``, ``eta`` and ``log_z`` are those of that mean, and
-    the log rate is larger by ``excess``.
+    Where sums end before the mean, ``eta`` and ``log_z`` are those of where they end; the log rate
+    is larger by ``excess``, and log Z by ``gain``.
     """
 
     form: Parametrization
@@ -136,7 +136,7 @@ class Masses:
     eta: Any
     log_z: Any
     excess: Any = None
-    furthest: Any = np.inf
+    gain: Any = None
 
     @classmethod
     def of(cls, form: Parametrization, rule: Rule | None, log_first: Any, nu: Any) -> "Masses":
@@ -151,20 +151,25 @@ class Masses:
 
     @classmethod
     def within_reach(cls, form: Parametrization, log_first: Any, nu: Any) -> "Masses":
-        """Sum no further than a mean of 2**50: for counts that lie far below log Z is a line there.
+        """Sum no further than a mean of 2**50, beyond which log Z is a polynomial of log_first.
 
-        Log Z grows with the mean, which by the rate is ``lam**(1 / nu)``: a poor start of a search
-        may be at 1e40, where a step in nu divides the log-probability by 1e20. An optimiser cannot
-        remember both ends of it in doubles and is lost. The line grows with the log of the mean.
+        Log Z grows with the mean. A poor start of a search, or a step of it, may be at exp(1000):
+        no double, or one whose slope an optimiser cannot remember beside those near the optimum.
+        The polynomial touches log Z. It outgrows cubics, as line searches that interpolate by
+        these come back quickly from what does; and its bend is free of nu, as otherwise the way
+        down would be along nu.
         """
         some = pt.maximum(nu, _LEAST_NU)
         more = pt.maximum(math.log(_SMALL_NU) - pt.log(some), 0.0)
         last = form.of_mode(math.log(_FURTHEST) + more, nu)
         beyond = pt.gt(log_first, last)
         inside = cls.of(form, None, pt.switch(beyond, last, log_first), nu)
-        excess = pt.switch(beyond, form.far_rate(log_first - last, nu), 0.0)
-        furthest = _FURTHEST * pt.maximum(_SMALL_NU / some, 1.0)
-        return cls(form, log_first, nu, inside.eta, inside.log_z, excess, furthest)
+        far, distance = pt.switch(beyond, log_first, 0.0), pt.switch(beyond, log_first - last, 0.0)
+        excess = form.far_rate(distance, nu)
+        slope = pt.maximum(_SMALL_NU / some, 1.0) * excess
+        bend = (1e-3 * distance * (1.0 + far) ** 2) ** 2
+        gain = _FURTHEST * (slope + bend)
+        return cls(form, log_first, nu, inside.eta, inside.log_z, excess, gain)
 
     @property
     def is_zero(self) -> Any:
@@ -172,15 +177,15 @@ class Masses:
         return pt.eq(self.log_first, -np.inf)
 
     def _log_f(self, count: Any) -> Any:
-        """Return the log of an unnormalised mass, less what log Z gains beyond the furthest."""
+        """Return the log of an unnormalised mass, less what log Z gains where sums have ended."""
         log_f = count * self.eta - self.nu * factln(count)
         if self.excess is None:
             return log_f
-        line = (count - self.furthest) * self.excess
+        far = count * self.excess - self.gain
         if not isinstance(count, float | Constant):
-            # Counts of which nothing was known may be too large for a line.
-            line = pt.switch(pt.le(count, _FAR_BELOW) | pt.eq(self.excess, 0.0), line, -np.inf)
-        return log_f + line
+            # Counts of which nothing was known may be too large to lie far below.
+            far = pt.switch(pt.le(count, _FAR_BELOW) | pt.eq(self.gain, 0.0), far, -np.inf)
+        return log_f + far
 
     def log_mass(self, count: Any) -> Any:
         """Return the log-probability of a count."""
@@ -222,10 +227,10 @@ class Masses:
             tail = log_tail(value, eta + self.excess, self.nu, upper)
         else:
             # Far below the mode the last mass is all of a lower tail.
-            is_line = pt.gt(self.excess, 0.0) & pt.le(value, _FAR_BELOW)
-            eta = pt.switch(is_line, eta, eta + self.excess)
-            line = pt.switch(is_line, (value - self.furthest) * self.excess, 0.0)
-            tail = log_tail(value, eta, self.nu, upper) + line
+            is_far = pt.gt(self.gain, 0.0) & pt.le(value, _FAR_BELOW)
+            eta = pt.switch(is_far, eta, eta + self.excess)
+            far = pt.switch(is_far, value * self.excess - self.gain, 0.0)
+            tail = log_tail(value, eta, self.nu, upper) + far
         return pt.switch(self.is_zero, certain, tail)
 
     def quantile(self, q: Any) -> Any:

@@ -7,7 +7,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from scipy import stats
-from scipy.special import gammaln, logsumexp
+from scipy.special import expit, gammaln, log_expit, logsumexp
 
 import pymc_bayessum as pbs
 from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean, CMPQuantile, CMPTail
@@ -201,7 +201,7 @@ def test_prior_predictive_never_crashes(form):
     assert int(draws.min()) >= 0
 
 
-LAST = 50 * np.log(2.0)  # log of the mean from which on log Z is a line
+LAST = 50 * np.log(2.0)  # log of the mean at which sums end
 
 
 def far_out(form, counts, log_mean, nu):
@@ -227,19 +227,60 @@ def asymptotic(count, log_mean, nu):
 
 @pytest.mark.parametrize("form", ["mu", "lam", "mode"])
 @pytest.mark.usefixtures("plain")
-def test_beyond_all_counts_log_z_is_a_line(form):
-    """It touches log Z at a mean of 2**50; derivatives are those of a line, at any distance."""
+def test_beyond_all_counts_log_z_is_a_polynomial(form):
+    """It touches log Z at a mean of 2**50; derivatives are its own, at any distance."""
     counts, nu = np.array([0, 7, 3_000_000]), np.array([0.05, 1.0, 30.0])
-    at, rate_slope, nu_slope = far_out(form, counts, np.full(3, LAST), nu)
+    at, first_slope, nu_slope = far_out(form, counts, np.full(3, LAST), nu)
     edge = [asymptotic(*each) for each in zip(counts, np.full(3, LAST), nu, strict=True)]
     np.testing.assert_allclose(at, edge, rtol=1e-12)
-    for distance in (1e-9, 1.0, 400.0, 1e4):
+    for distance in (1e-4, 1.0, 400.0, 1e4):
         value, *slopes = far_out(form, counts, np.full(3, LAST + distance), nu)
+        # The powers are of the log of what is given, the rate or the mean.
+        by_rate = form == "lam"
+        scale = nu if by_rate else np.ones(3)
+        x, far = scale * (LAST + distance) - scale * LAST, 1 + scale * (LAST + distance)
+        bend = 2.0**50 * 1e-6 * x**2 * far**4
+        at_nu = 2.0**50 * 1e-6 * 2 * x * far**4  # per distance, at a log of the parameter held
         line = (counts - 2.0**50) * nu * distance
-        np.testing.assert_allclose(value, edge + line, rtol=1e-12)
-        np.testing.assert_allclose(slopes[0], rate_slope, rtol=1e-9)
-        by_mode = line / nu if form != "lam" else 0.0  # the rate is held, not the mean
-        np.testing.assert_allclose(slopes[1], nu_slope + by_mode, rtol=1e-9)
+        np.testing.assert_allclose(value, edge + line - bend, rtol=1e-12)
+        by_first = at_nu + 2.0**50 * 1e-6 * 4 * x**2 * far**3
+        np.testing.assert_allclose(slopes[0], first_slope - by_first, rtol=1e-9)
+        # At a rate held a larger nu ends the sums later.
+        by_nu = LAST * at_nu if by_rate else line / nu
+        np.testing.assert_allclose(slopes[1], nu_slope + by_nu, rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["mu", "lam", "mode"])
+@pytest.mark.parametrize("nu", [0.0, 1e-300, 1e-100, 1e-50, 1e-8])
+@pytest.mark.usefixtures("plain")
+def test_gradients_at_a_vanishing_nu(form, nu):
+    """By the rate below one, geometric; no mean is too large for a gradient."""
+    log_mean = np.array([-800.0, -3.0, -1e-3, 2.0, 33.0, 100.0, 200.0, 800.0])
+    first, dispersion = pt.vector("first"), pt.scalar("dispersion")
+    logp = pm.logp(pbs.CMP.dist(**{form: pt.exp(first)}, nu=dispersion), np.full(8, 3))
+    gradients = pt.grad(logp.sum(), [first, dispersion])
+    value, *slopes = pytensor.function([first, dispersion], [logp, *gradients])(log_mean, nu)
+    assert not any(np.isnan(each).any() for each in (value, *slopes))
+    if form == "mu":
+        assert all(np.isfinite(each).all() for each in (value, *slopes))
+        mean = np.exp(log_mean[:4])
+        geometric = 3 * (log_mean[:4] - np.log1p(mean)) - np.log1p(mean)
+        np.testing.assert_allclose(value[:4], geometric, rtol=1e-6)
+        np.testing.assert_allclose(slopes[0][:4], (3 - mean) / (1 + mean), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("nu", [1e11, 1.1e12, 1e20, 1e150])
+@pytest.mark.usefixtures("plain")
+def test_by_rate_an_immense_nu_leaves_zero_and_one(nu):
+    """A Bernoulli count, whatever the rate below 2**nu."""
+    eta = np.array([-1e6, -60.0, -39.0, -1.0, 0.0, 1e-3, 30.0, 1e6])
+    for count in (0, 1):
+        value, by_eta, by_nu = far_out("lam", np.full(8, count), eta / nu, nu)
+        np.testing.assert_allclose(value, log_expit(eta if count else -eta), rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(by_eta, count - expit(eta), rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(by_nu, 0.0, atol=1e-300)
+    variance = pbs.cmp_variance(lam=np.exp(eta[3:7]), nu=nu)
+    np.testing.assert_allclose(variance, expit(eta[3:7]) * expit(-eta[3:7]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("form", ["lam", "mode"])
@@ -259,7 +300,7 @@ def test_counts_that_large_keep_their_log_z(form):
 
 
 @pytest.mark.usefixtures("plain")
-def test_below_a_small_nu_the_line_begins_later():
+def test_below_a_small_nu_sums_go_further():
     """Where 1 / nu is felt beside the mean: at nu = 1e-9 a mean of 2**50 is nothing special."""
     log_mean = LAST + np.array([0.0, 1.0, 5.0])
     value = far_out("mode", np.zeros(3, int), log_mean, 1e-9)[0]
@@ -275,7 +316,8 @@ def test_truncated_far_beyond_its_bounds():
     rv = pm.Truncated.dist(pbs.CMP.dist(mode=pt.exp(log_mean), nu=1.3), upper=9)
     logp = pytensor.function([log_mean], pm.logp(rv, np.array([9, 4])))
     for far in (LAST - 1, LAST + 1, 60.0, 300.0):
-        rounding = 1.3 * 2.0**50 * max(1.0, 1.0 + far - LAST) * 4e-16
+        gain = 1.3 * (far - LAST) + 1e-6 * (far - LAST) ** 2 * (1 + far) ** 4 if far > LAST else 0.0
+        rounding = 2.0**50 * (1.3 + gain) * 4e-16
         expected = [0.0, 1.3 * (gammaln(10) - gammaln(5) - 5 * far)]
         np.testing.assert_allclose(logp(far), expected, rtol=0, atol=rounding)
 
@@ -314,6 +356,31 @@ def test_find_map_by_rate_from_means_beyond_all_counts(slope, nu):
     logp = model.compile_logp()
     found, best = (logp({name: end[name] for name in ("beta", "log_nu")}) for end in ends)
     assert found == pytest.approx(best, abs=0.1)
+
+
+POOR_STARTS = [
+    ([0.5, 0.0, 0.0, 0.0], 0.0),  # a good one
+    ([-3.6, -2.6, 3.0, 0.8], -2.5),
+    ([-4.5, 4.7, -2.0, -1.9], 1.7),
+    ([-1.7, 0.6, -1.0, 1.1], -2.0),
+]
+
+
+@pytest.mark.usefixtures("plain")
+def test_find_map_by_mean_with_covariates_of_all_scales():
+    """A step of one along the square of a firm's size takes the mean to exp(1000) and back."""
+    bids = pbs.datasets.takeoverbids()
+    design = np.column_stack([np.ones(len(bids)), bids[["bidprem", "size", "sizesq"]]])
+    with pm.Model():
+        beta = pm.Normal("beta", 0.0, 10.0, shape=4)
+        nu = pm.math.exp(pm.Normal("log_nu", 0.0, 2.0))
+        mean = pm.math.exp(pm.math.sum(design * beta, axis=1))
+        pbs.CMP("y", mu=mean, nu=nu, observed=bids["numbids"])
+        ends = []
+        for at, log_nu in POOR_STARTS:
+            start = {"beta": np.array(at), "log_nu": log_nu}
+            ends.append(pm.find_MAP(start, progressbar=False, return_raw=True)[1].fun)
+    np.testing.assert_allclose(ends, min(ends), atol=0.1)
 
 
 @pytest.fixture(scope="module")

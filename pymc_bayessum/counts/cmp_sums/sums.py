@@ -230,7 +230,7 @@ def _summarise(order, eta, nu, p, d, g, m):
 
     Returns log Z (+inf where there is no distribution), x0 and L(x0).
     """
-    if not 0.0 <= nu <= (LARGEST_NU if eta < LOG_RARE else _LAST_NU):
+    if not 0.0 <= nu <= _LAST_NU:
         return math.inf, 0.0, 0.0
     if eta < LOG_RARE:
         return _special()(_RARE_RATE, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
@@ -242,7 +242,14 @@ def _summarise(order, eta, nu, p, d, g, m):
     peak = nu * mode
     if nu > LARGEST_NU:
         m[:10] = 0.0
-        centre = np.floor(mode) if eta >= 0.0 else 0.0
+        if eta < 0.5 * nu:
+            # Counts 0 and 1, whose weights are doubles still.
+            log_z = max(eta, 0.0) + math.log1p(math.exp(-abs(eta)))
+            m[1] = math.exp(eta - log_z)
+            m[3] = m[1] * math.exp(-log_z)
+            m[6] = m[3] * (1.0 - 2.0 * m[1])
+            return log_z, 0.0, 0.0
+        centre = np.floor(mode)
         return _above(centre, eta, nu), centre, log_factorial(centre)
     if min(mode, peak) >= FAR and mode >= 8.0 * nu:
         return _special()(_FAR_OUT, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
