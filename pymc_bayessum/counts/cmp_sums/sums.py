@@ -230,7 +230,8 @@ def _summarise(order, eta, nu, p, d, g, m):
 
     Returns log Z (+inf where there is no distribution), x0 and L(x0).
     """
-    if not 0.0 <= nu <= _LAST_NU:
+    # Beside a mode near zero, derivatives in it are nu times as large.
+    if not 0.0 <= nu <= (LARGEST_NU if eta < -LARGEST_NU else _LAST_NU):
         return math.inf, 0.0, 0.0
     if eta < LOG_RARE:
         return _special()(_RARE_RATE, eta, nu, 0.0, p.ctypes, m.ctypes), 0.0, 0.0
