@@ -22,7 +22,6 @@ __all__ = [
 ]
 
 _OF_EVERY_DISTRIBUTION = {"rng", "shape", "size", "return_next_rng"}
-_ALLOWED = {"nu": (0.0, np.inf, ">= 0"), "psi": (0.0, 1.0, "between 0 and 1")}
 
 
 class CMPArguments:
@@ -71,7 +70,7 @@ class CMPArguments:
         ------
         ValueError
             If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
-            are not positive.
+            are negative or not finite.
         """
         return cls.of_cmp((), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
 
@@ -129,13 +128,18 @@ def as_float(x: Any) -> Any:
     return pt.constant(np.asarray(data, dtype=pytensor.config.floatX))
 
 
-def check_constants(parameters: Mapping[str, Any]) -> None:
+def check_constants(parameters: Mapping[str, Any], *, positive: Sequence[str] = ()) -> None:
     """Raise for constant parameters that no distribution has."""
     for name, x in parameters.items():
         if not isinstance(x, Constant):
             continue
         values = np.asarray(x.data, dtype=float)
-        low, high, words = _ALLOWED.get(name, (np.nextafter(0.0, 1.0), np.inf, "> 0"))
-        bad = ~(np.isfinite(values) & (values >= low) & (values <= high))
+        if name in positive:
+            is_allowed, words = values > 0, "> 0"
+        elif name == "psi":
+            is_allowed, words = (values >= 0) & (values <= 1), "between 0 and 1"
+        else:
+            is_allowed, words = values >= 0, ">= 0"
+        bad = ~(np.isfinite(values) & is_allowed)
         if bad.any():
             raise ValueError(f"{name} must be finite and {words}, got {values[bad].flat[0]}")

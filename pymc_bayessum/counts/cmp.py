@@ -182,13 +182,13 @@ class CMP(CMPBased):
     Parameters
     ----------
     mu : tensor_like of float
-        Mean of the distribution (mu > 0).
+        Mean of the distribution (mu >= 0).
     nu : tensor_like of float
         Dispersion (nu >= 0).
     lam : tensor_like of float
-        Rate :math:`\lambda` (lam > 0; below 1 where nu = 0).
+        Rate :math:`\lambda` (lam >= 0; below 1 where nu = 0).
     mode : tensor_like of float
-        :math:`\lambda^{1/\nu}`, whose floor is the most probable count (mode > 0).
+        :math:`\lambda^{1/\nu}`, whose floor is the most probable count (mode >= 0).
     normalizer : Rule, optional
         A rule to compute :math:`Z` with, for example the ten nodes under a Poisson base of Kang,
         Briol, Karvonen and Chen: ``pbs.poisson_rule(mu, n=10)``. The default is exact to rounding

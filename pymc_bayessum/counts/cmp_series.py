@@ -90,7 +90,8 @@ def _sum(eta, nu, power, known):
     if nu < 0.0 or math.isnan(log_mode) or log_mode > math.log(_HIGHEST_MODE):
         return math.inf, known
     start = int(math.exp(log_mode)) if log_mode > 0.0 else 0
-    scale = start * eta - nu * math.lgamma(start + 1.0)
+    # Without a rate the only term is the first, and its zero times the log rate is no number.
+    scale = start * eta - nu * math.lgamma(start + 1.0) if start > 0 else 0.0
     if start > _N_POWERS // 2 or abs(eta) > 600.0:
         return scale + math.log(_sum_far(eta, nu, start)), known
     rate = math.exp(eta)

@@ -29,7 +29,7 @@ from pymc_bayessum.normalizers import node
 from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["Counted", "Masses", "may_be_far_below"]
+__all__ = ["LARGEST_COUNT", "Counted", "Masses", "may_be_far_below"]
 
 # The largest number that a double tells from its neighbours.
 LARGEST_COUNT = 2.0**53

@@ -5,7 +5,7 @@ broadcast by position, xarray objects and ``pymc.dims`` variables by the names o
 Tensors have gradients.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,9 @@ def cmp_log_z(
         return _moment(_log_z, lam, nu, mu, mode)
     if lam is not None or mu is not None or mode is not None or nu is None:
         raise TypeError("cmp_log_z needs nu and exactly one of log_lam, lam and mu (or mode)")
-    return _dispatch(lambda xp, eta, nu: CMPCumulants(1).on(xp, eta, nu)[0], log_lam, nu)
+    return _dispatch(
+        lambda xp, eta, nu: CMPCumulants(1).on(xp, eta, nu)[0], {"log_lam": log_lam, "nu": nu}
+    )
 
 
 def cmp_mean(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = None) -> Any:
@@ -61,7 +63,7 @@ def cmp_mean(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = Non
     Parameters
     ----------
     lam, nu : array_like, tensor or DataArray
-        Rate (lam > 0) and dispersion; they broadcast.
+        Rate (lam >= 0) and dispersion; they broadcast.
     mu, mode : array_like, tensor or DataArray
         The mean itself, or the mode :math:`\lambda^{1/\nu}`, in place of the rate.
 
@@ -86,7 +88,7 @@ def cmp_variance(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any =
     Parameters
     ----------
     lam, nu : array_like, tensor or DataArray
-        Rate (lam > 0) and dispersion; they broadcast.
+        Rate (lam >= 0) and dispersion; they broadcast.
     mu, mode : array_like, tensor or DataArray
         The mean, or the mode :math:`\lambda^{1/\nu}`, in place of the rate.
 
@@ -197,12 +199,14 @@ def _moment(body: Callable[..., Any], lam: Any, nu: Any, mu: Any, mode: Any) -> 
     if nu is None or sum(x is not None for x in (lam, mu, mode)) != 1:
         raise TypeError(f"cmp{body.__name__} needs nu and exactly one of lam and mu (or mode)")
     form, first = chosen(mu, lam, mode)
-    return _dispatch(lambda xp, first, nu: body(xp, form, first, nu), first, nu)
+    return _dispatch(lambda xp, first, nu: body(xp, form, first, nu), {form.name: first, "nu": nu})
 
 
-def _dispatch(body: Callable[[Any, Any, Any], Any], first: Any, nu: Any) -> Any:
+def _dispatch(body: Callable[[Any, Any, Any], Any], arguments: Mapping[str, Any]) -> Any:
     """Run a body in the library of its arguments."""
-    pair = (stacked(first), stacked(nu))
+    pair = [stacked(x) for x in arguments.values()]
+    for name, x in zip(arguments, pair, strict=True):
+        _check(name, x)
     if any(isinstance(x, XTensorVariable) for x in pair):
         first, nu = broadcast(*(as_xtensor(_as_floats(x)) for x in pair))
         return as_xtensor(body(pt, first.values, nu.values), dims=first.dims)
@@ -216,6 +220,20 @@ def _dispatch(body: Callable[[Any, Any, Any], Any], first: Any, nu: Any) -> Any:
 def _on_arrays(body: Callable[[Any, Any, Any], Any], first: Any, nu: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(body(np, _as_floats(first), _as_floats(nu)))[()]
+
+
+def _check(name: str, x: Any) -> None:
+    """Refuse numbers that no distribution has; of tensors nothing is known yet."""
+    if isinstance(x, Variable):
+        return
+    for array in x.values() if isinstance(x, xr.Dataset) else [x]:
+        values = np.asarray(array, dtype=float)
+        if name == "log_lam":
+            is_allowed, words = ~np.isnan(values), "a number"
+        else:
+            is_allowed, words = np.isfinite(values) & (values >= 0), "finite and >= 0"
+        if not is_allowed.all():
+            raise ValueError(f"{name} must be {words}, got {values[~is_allowed].flat[0]}")
 
 
 def _as_floats(x: Any) -> Any:

@@ -161,7 +161,7 @@ class MultivariateCMP(Discrete):
         """
         mu, nu, omega = (as_float(x) for x in (mu, nu, omega))
         _check_shapes(mu, nu, omega)
-        check_constants({"mu": mu, "nu": nu})
+        check_constants({"mu": mu, "nu": nu}, positive=["mu"])
         _check_omega(omega)
         known = all(isinstance(x, Constant) for x in (mu, nu, omega))
         mu, nu = pt.broadcast_arrays(mu, nu) if nu.type.ndim else (mu, nu + pt.zeros_like(mu))

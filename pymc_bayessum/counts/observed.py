@@ -16,6 +16,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import explicit_graph_inputs
 
 from pymc_bayessum.counts.arguments import stacked
+from pymc_bayessum.counts.masses import LARGEST_COUNT
 from pymc_bayessum.normalizers.interpreted import evaluated
 
 __all__ = ["CountDistribution", "as_counts", "check_coords"]
@@ -52,7 +53,7 @@ def as_counts(name: str, observed: Any) -> Any:
 
     They are an array, masked array, pandas or xarray object, tensor or list of tensors. NaN (in
     arrays) and masked entries are missing, whatever lies below the mask; others that are negative,
-    fractional or infinite raise ValueError.
+    fractional or not below 2**53 raise ValueError.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def as_counts(name: str, observed: Any) -> Any:
     >>> as_counts("y", [3, -1])
     Traceback (most recent call last):
         ...
-    ValueError: observed of y must hold counts 0, 1, 2, ...: row 1 holds -1
+    ValueError: observed of y must hold counts 0, 1, 2, ... below 2**53: row 1 holds -1
     """
     observed = stacked(observed)
     if isinstance(observed, Variable):
@@ -73,7 +74,10 @@ def as_counts(name: str, observed: Any) -> Any:
         return observed
     values, missing = _values_and_missing(name, observed)
     _check_values(name, values, missing)
-    counts = np.where(missing, 0, values).astype(np.int64)
+    counts = np.where(missing, 0, values)
+    # PyMC keeps 32 bits of whole numbers, and floats as they are.
+    is_short = np.all(counts <= np.iinfo(np.int32).max)
+    counts = counts.astype(np.int64 if is_short else np.float64)
     return np.ma.MaskedArray(counts, missing) if missing.any() else counts
 
 
@@ -87,6 +91,8 @@ def _values_and_missing(name: str, observed: Any) -> tuple[np.ndarray, np.ndarra
     if values.dtype.kind not in "biuf":
         # pandas keeps missing values of integer columns as objects
         try:
+            if values.dtype.kind in "cmM":
+                raise TypeError("NumPy makes floats of complex numbers and of durations")
             values = np.where(missing, 0, values).astype(float)
         except (TypeError, ValueError):
             raise TypeError(f"observed of {name} must hold counts, got {observed!r}") from None
@@ -95,14 +101,13 @@ def _values_and_missing(name: str, observed: Any) -> tuple[np.ndarray, np.ndarra
 
 def _check_values(name: str, values: np.ndarray, missing: Any) -> None:
     with np.errstate(invalid="ignore"):
-        bad = ~(np.isfinite(values) & (values >= 0) & (values == np.floor(values))) & ~np.asarray(
-            missing
-        )
+        is_count = (values >= 0) & (values < LARGEST_COUNT) & (values == np.floor(values))
+        bad = ~is_count & ~np.asarray(missing)
     if bad.any():
         first = np.argwhere(bad)[0].tolist()
         row = first[0] if len(first) == 1 else tuple(first)
         raise ValueError(
-            f"observed of {name} must hold counts 0, 1, 2, ...: "
+            f"observed of {name} must hold counts 0, 1, 2, ... below 2**53: "
             f"{'' if not first else f'row {row} '}holds {values[bad].flat[0]}"
         )
 

@@ -88,9 +88,9 @@ def test_no_normaliser_no_probability():
         ({"mu": 1.0, "lam": 2.0, "nu": 1.0}, "got mu and lam"),
         ({"mu": 1.0, "lam": 2.0, "mode": 1.0, "nu": 1.0}, "got mu and lam and mode"),
         ({"mu": 1.0}, "nu must be given"),
-        ({"mu": 0.0, "nu": 1.0}, "mu must be finite and > 0, got 0.0"),
-        ({"lam": -2, "nu": 1}, "lam must be finite and > 0, got -2.0"),
-        ({"mode": [1.0, np.nan], "nu": 1.0}, "mode must be finite and > 0, got nan"),
+        ({"mu": -0.5, "nu": 1.0}, "mu must be finite and >= 0, got -0.5"),
+        ({"lam": -2, "nu": 1}, "lam must be finite and >= 0, got -2.0"),
+        ({"mode": [1.0, np.nan], "nu": 1.0}, "mode must be finite and >= 0, got nan"),
         ({"mu": 2.0, "nu": -0.1}, "nu must be finite and >= 0, got -0.1"),
         ({"mu": 2.0, "nu": np.inf}, "nu must be finite"),
         ({"mu": [1.0, 2.0, 3.0], "nu": [1.0, 2.0]}, "broadcast"),
@@ -391,6 +391,25 @@ def test_a_rate_of_zero_gives_zeros(form):
     np.testing.assert_allclose(at_zero, np.zeros(4), atol=1e-299)
     np.testing.assert_allclose(at_one, np.log(1e-300) * (1.3 if form == "mode" else 1.0))
     np.testing.assert_allclose([logcdf, median, draws], np.zeros((3, 4)), atol=1e-299)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("distribution", [pbs.CMP, pbs.ZeroInflatedCMP, pbs.HurdleCMP])
+def test_a_constant_rate_of_zero(form, distribution, plain):
+    """The row adds log P(0), which does not depend on nu."""
+    share = {} if distribution is pbs.CMP else {"psi": 0.8}
+    at_zero = np.log(0.2) if distribution is pbs.HurdleCMP else 0.0
+    both = []
+    for first, y in [([0.0, 3.0], [0, 2]), ([3.0], [2])]:
+        with pm.Model() as model:
+            nu = pm.LogNormal("nu")
+            distribution("y", **share, **{form: np.array(first)}, nu=nu, observed=y)
+        point = {"nu_log__": np.array(0.3)}
+        both.append(
+            (model.compile_logp()(point) - at_zero * (len(y) - 1), model.compile_dlogp()(point))
+        )
+    np.testing.assert_allclose(both[0][0], both[1][0], rtol=1e-14)
+    np.testing.assert_allclose(both[0][1], both[1][1], rtol=1e-14)
 
 
 def test_a_mode_below_one_with_a_large_nu():

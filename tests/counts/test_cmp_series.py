@@ -68,3 +68,7 @@ def test_rows_broadcast_and_do_not_disturb_each_other():
     assert table.shape == (3, 4)
     for i, j in np.ndindex(3, 4):
         assert table[i, j] == cmp_series(eta[i, 0], nu[j])
+
+
+def test_without_a_rate_there_is_one_term():
+    np.testing.assert_array_equal(cmp_series(-np.inf, [0.0, 0.7, 1.0, 30.0]), 0.0)

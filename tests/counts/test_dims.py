@@ -105,7 +105,7 @@ def test_observed_data_are_checked():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match=r"mu must be finite and > 0, got -1.0"):
+    with pytest.raises(ValueError, match=r"mu must be finite and >= 0, got -1.0"):
         CMP.dist(mu=-1.0, nu=1.0)
     with pytest.raises(ValueError, match=r"nu must be finite and >= 0, got -1.0"):
         CMP.dist(mu=1.0, nu=DataArray([1.0, -1.0], dims="a"))

@@ -173,7 +173,7 @@ def test_in_a_model_with_dims(distribution):
         ({"psi": 0.5, "mu": 1.0, "lam": 1.0, "nu": 1.0}, "got mu and lam"),
         ({"psi": 0.5, "mu": 1.0}, "nu must be given"),
         ({"psi": 1.5, "mu": 1.0, "nu": 1.0}, "psi must be finite and between 0 and 1, got 1.5"),
-        ({"psi": 0.5, "mu": -1.0, "nu": 1.0}, "mu must be finite and > 0, got -1.0"),
+        ({"psi": 0.5, "mu": -1.0, "nu": 1.0}, "mu must be finite and >= 0, got -1.0"),
         ({"psi": 0.5, "mu": 1.0, "nu": -1.0}, "nu must be finite and >= 0, got -1.0"),
     ],
 )

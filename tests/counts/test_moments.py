@@ -109,8 +109,23 @@ def test_scalars_and_shapes():
 
 def test_where_there_is_no_distribution():
     assert np.isnan(pbs.cmp_mean(1.5, 0.0))
-    assert np.isnan(pbs.cmp_variance(-1.0, 1.0))
     assert pbs.cmp_log_z(0.5, 0.0) == np.inf
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values())
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+def test_numbers_that_no_distribution_has(moment, bad):
+    for form in FORMS:
+        with pytest.raises(ValueError, match=f"{form} must be finite and >= 0, got {bad}"):
+            moment(**{form: [2.0, bad]}, nu=1.0)
+    with pytest.raises(ValueError, match=f"nu must be finite and >= 0, got {bad}"):
+        moment(mu=xr.DataArray([1.0, 2.0], dims="row"), nu=xr.DataArray(bad))
+
+
+def test_a_log_rate_is_any_number():
+    assert pbs.cmp_log_z(-np.inf, 1.3) == 0.0
+    with pytest.raises(ValueError, match="log_lam must be a number, got nan"):
+        pbs.cmp_log_z([0.0, np.nan], 1.3)
 
 
 def test_without_a_rate_all_counts_are_zero():

@@ -1,5 +1,7 @@
 """Observed data are checked when a model is built: every bad case by what it says."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -7,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from pymc.exceptions import ImputationWarning
+from scipy import stats
 
 import pymc_bayessum as pbs
 
@@ -86,9 +89,40 @@ def test_rows_of_a_table(distribution):
         likelihood(distribution, table)
 
 
-def test_words_are_no_counts(distribution):
+@pytest.mark.parametrize(
+    "observed",
+    [["a"] * 7, Y + 1j, Y.astype("timedelta64[s]"), Y.astype("datetime64[s]")],
+    ids=["words", "complex", "durations", "dates"],
+)
+def test_what_is_no_number_is_no_count(distribution, observed):
     with pm.Model(), pytest.raises(TypeError, match="observed of y must hold counts"):
-        likelihood(distribution, ["a"] * 7)
+        likelihood(distribution, observed)
+
+
+@pytest.mark.parametrize("large", [2**31, 10**14, 2**53 - 1])
+@pytest.mark.parametrize("container", [np.array, list, pd.Series, np.float64, np.uint64, "masked"])
+def test_counts_of_more_than_32_bits(distribution, large, container, plain):
+    """PyMC itself would make them others."""
+    values = [1, large, 3]
+    if container == "masked":
+        observed = np.ma.MaskedArray(values, [False, False, True])
+    else:
+        observed = container(values)
+    share = {} if distribution is pbs.CMP else {"psi": 0.8}
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImputationWarning)
+        distribution("y", **share, mu=2e12, nu=1.0, observed=observed)
+        seen = model.compile_logp(vars=model.observed_RVs, sum=False)(model.initial_point())[0]
+    # 1 - exp(-2e12) is one: without a zero the hurdle is zero inflation.
+    expected = stats.poisson.logpmf(values[: len(seen)], 2e12) + np.log(0.8) * bool(share)
+    np.testing.assert_allclose(seen, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("large", [2**53, 2**60, 1e17])
+def test_counts_that_doubles_do_not_tell_apart(distribution, large):
+    for observed in (np.array([1, large]), [1, large], pt.as_tensor(np.array([1, large]))):
+        with pm.Model(), pytest.raises(ValueError, match=r"below 2\*\*53: row 1 holds \d"):
+            likelihood(distribution, observed, mu=2.0)
 
 
 @pytest.mark.parametrize(
