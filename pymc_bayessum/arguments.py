@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_generator", "fraction", "integer", "positive", "real", "reals"]
+__all__ = ["as_generator", "at_full_length", "fraction", "integer", "positive", "real", "reals"]
 
 
 def real(name: str, value: Any) -> float:
@@ -64,3 +64,9 @@ def reals(name: str, value: Any, ndim: int | tuple[int, ...]) -> np.ndarray:
 def as_generator(rng: Any = None) -> np.random.Generator:
     """Return a NumPy generator from ``None``, a seed or a generator."""
     return np.random.default_rng(rng)
+
+
+def at_full_length(observed: Any, known: np.ndarray) -> Any:
+    """Return observed numbers as floats where PyMC, which keeps 32 bits of others, has to."""
+    is_long = np.any(np.abs(known) > np.iinfo(np.int32).max)
+    return observed.astype("float64") if is_long and hasattr(observed, "astype") else observed

@@ -14,6 +14,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.utils import safe_signature
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.arguments import at_full_length
 from pymc_bayessum.measures.supports import (
     Image,
     Integers,
@@ -122,10 +123,12 @@ class Unnormalized:
     ) -> Any:
         """Add the distribution to the current model."""
         arguments, settings = _arguments(log_f, params, rule, support, random, ndims_params, name)
-        observed = _numbers(kwargs.get("observed"))
-        _check_observed(name, _support(support) if rule is None else rule.reach.support, observed)
+        known = _numbers(kwargs.get("observed"))
+        _check_observed(name, _support(support) if rule is None else rule.reach.support, known)
         if rule is not None:
-            _warn_beyond_reach(name, rule, observed)
+            _warn_beyond_reach(name, rule, known)
+        if known is not None:
+            kwargs["observed"] = at_full_length(kwargs["observed"], known)
         return pm.CustomDist(name, *arguments, **settings, **kwargs)
 
     @classmethod

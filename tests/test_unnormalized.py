@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from laws import LAWS, MISSED, MORE_LAWS, listed
 from pytensor.compile.mode import Mode
+from scipy import stats
 from scipy.optimize import minimize
 
 import pymc_bayessum as pbs
@@ -541,3 +542,18 @@ def test_rule_and_support_exclude_one_another():
         pbs.Unnormalized.dist(lambda x: -x, rule=rule, support="naturals")
     with pytest.raises(TypeError, match="rule must be a Rule"):
         pbs.Unnormalized.dist(lambda x: -x)
+
+
+@pytest.mark.parametrize("container", [np.array, list, xr.DataArray])
+def test_numbers_of_more_than_32_bits(container, plain):
+    values = [1, 10**10]
+    with pm.Model() as model:
+        Unnormalized(
+            "y",
+            lambda x, rate: x * pt.log(rate) - pt.gammaln(x + 1.0),
+            3.0,
+            support="naturals",
+            observed=container(values),
+        )
+    expected = stats.poisson.logpmf(values, 3.0).sum()
+    np.testing.assert_allclose(model.compile_logp()({}), expected, rtol=1e-14)

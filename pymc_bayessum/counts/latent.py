@@ -21,6 +21,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_bayessum.arguments import at_full_length
 from pymc_bayessum.counts.n_mixture import NMixtureSum, counts_of
 from pymc_bayessum.normalizers.located import LocatedSum, draw_by_nodes, outside_variables, place
 from pymc_bayessum.normalizers.log_factorial import look_up_factorials
@@ -382,9 +383,9 @@ def _mark_missing(observed: Any, parts: _Parts) -> tuple[Any, float | None]:
         raise ValueError(f"observed must hold whole numbers, got {bad}")
     dtype = "int64" if parts.whole else "float64"
     if known.size == data.size:
-        return data.data.astype(dtype), None
+        return at_full_length(data.data.astype(dtype), known), None
     code = min(known.min(initial=0.0), 0.0) - 1.0
-    return data.filled(code).astype(dtype), float(code)
+    return at_full_length(data.filled(code).astype(dtype), known), float(code)
 
 
 def _check_fit(parts: _Parts, shape: tuple[int, ...]) -> None:

@@ -15,6 +15,7 @@ from pymc.pytensorf import constant_fold, extract_obs_data, rvs_in_graph
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import explicit_graph_inputs
 
+from pymc_bayessum.arguments import at_full_length
 from pymc_bayessum.counts.arguments import stacked
 from pymc_bayessum.counts.masses import LARGEST_COUNT
 from pymc_bayessum.normalizers.interpreted import evaluated
@@ -71,14 +72,12 @@ def as_counts(name: str, observed: Any) -> Any:
         except TypeError:  # nothing is known: no constant, `pm.Data` or `pm.Minibatch`
             return observed
         _check_values(name, known, False)
-        return observed
+        return at_full_length(observed, known)
     values, missing = _values_and_missing(name, observed)
     _check_values(name, values, missing)
-    counts = np.where(missing, 0, values)
-    # PyMC keeps 32 bits of whole numbers, and floats as they are.
-    is_short = np.all(counts <= np.iinfo(np.int32).max)
-    counts = counts.astype(np.int64 if is_short else np.float64)
-    return np.ma.MaskedArray(counts, missing) if missing.any() else counts
+    counts = np.where(missing, 0, values).astype(np.int64)
+    masked = np.ma.MaskedArray(counts, missing) if missing.any() else counts
+    return at_full_length(masked, counts)
 
 
 def _values_and_missing(name: str, observed: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -5,6 +5,7 @@ import pymc as pm
 import pymc.dims as pmd
 import pytensor
 import pytest
+from scipy import stats
 from xarray import DataArray, Dataset
 
 import pymc_bayessum as pbs
@@ -102,6 +103,13 @@ def test_observed_data_are_checked():
         sold = pmd.Data("sold", np.full((5, 4), 0.5), dims=("day", "shop"))
         with pytest.raises(ValueError, match=r"row \(0, 0\) holds 0.5"):
             HurdleCMP("y", psi=0.5, mu=2.0, nu=1.0, observed=sold)
+
+
+def test_counts_of_more_than_32_bits(plain):
+    with pm.Model(coords={"row": [0, 1]}) as model:
+        CMP("y", mu=2e12, nu=1.0, observed=DataArray(np.array([1, 10**14]), dims="row"))
+    expected = stats.poisson.logpmf([1, 10**14], 2e12).sum()
+    np.testing.assert_allclose(model.compile_logp()({}), expected, rtol=1e-14)
 
 
 def test_bad_input():

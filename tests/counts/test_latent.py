@@ -416,3 +416,20 @@ def test_draw_latent_needs_the_model_and_its_draws(birds):
         pbs.LatentCount.draw_latent(idata["posterior"].to_dataset()[["p"]], model)
     with pm.Model() as empty, pytest.raises(ValueError, match="observed LatentCount"):
         pbs.LatentCount.draw_latent(idata, empty)
+
+
+@pytest.mark.parametrize("first", [np.nan, 0.0])
+def test_counts_of_more_than_32_bits(first):
+    """Thinned Poisson counts are Poisson counts, each visit with its own birds."""
+    with pm.Model() as model:
+        pbs.LatentCount(
+            "y",
+            latent=pm.Poisson.dist(np.array([3.0, 1e10])),
+            given=lambda n: pm.Binomial.dist(n, 0.5),
+            observed=np.array([[first, 0], [np.nan, 5_000_010_000]]),
+        )
+    seen = model.compile_logp(sum=False, **QUICK)({})[0]
+    expected = stats.poisson.logpmf([0, 5_000_010_000], [1.5, 5e9])
+    expected[0] = expected[0] if np.isnan(first) else 3.0 * (0.25 - 1.0)
+    # Rounding of the exponents, 5e9 * log(5e9).
+    np.testing.assert_allclose(seen, expected, rtol=1e-14, atol=1e-15 * 1.1e11)

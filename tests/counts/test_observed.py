@@ -100,7 +100,10 @@ def test_what_is_no_number_is_no_count(distribution, observed):
 
 
 @pytest.mark.parametrize("large", [2**31, 10**14, 2**53 - 1])
-@pytest.mark.parametrize("container", [np.array, list, pd.Series, np.float64, np.uint64, "masked"])
+@pytest.mark.parametrize(
+    "container",
+    [np.array, list, pd.Series, np.float64, np.uint64, xr.DataArray, pt.as_tensor, "masked"],
+)
 def test_counts_of_more_than_32_bits(distribution, large, container, plain):
     """PyMC itself would make them others."""
     values = [1, large, 3]
