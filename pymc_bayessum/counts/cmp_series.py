@@ -4,8 +4,10 @@ r"""The Conway-Maxwell-Poisson normaliser as the plain series it is: slow at lar
 
 The terms rise to the mode :math:`m = e^{\eta / \nu}` and fall from there.  From one term to the
 next it is one multiplication by :math:`e^\eta x^{-\nu}`, and rows that share :math:`\nu` share the
-powers, so that a row costs about a nanosecond a term.  It has nothing in common with the rules
-that it is a reference for: those of `CMP`, whose normaliser stands here too.
+powers, so that a row costs about a nanosecond a term.  Where millions of terms differ by little
+from one to the next their sum is an integral, with the corrections of Euler and Maclaurin at zero.
+It has nothing in common with the rules that it is a reference for: those of `CMP`, whose
+normaliser stands here too.
 """
 
 import math
@@ -22,10 +24,14 @@ __all__ = ["CMPSum", "cmp_series"]
 
 #: Powers of the first integers are kept from row to row.
 _N_POWERS = 1 << 16
-#: Above this mode the series is not summed.
-_HIGHEST_MODE = 1e8
-#: A series near its radius of convergence is closed by its geometric tail after so many terms.
-_MOST_TERMS = 10_000_000
+#: Above this mode, and where there are more terms, the series is an integral.
+_MANY = 1e8
+_MOST_TERMS = 1_000_000
+#: No sum of `CMP` goes further than a mean of 2**50, and none here than this.
+_HIGHEST_LOG_MODE = 60.0
+#: Points of its trapezoidal rule, and how far below the largest log term it ends.
+_N_POINTS = 1000
+_DEPTH = 45.0
 _SMALL = 1e-18
 #: What the default rules of `CMP` are exact to, and what rounding adds to a large log Z.
 _RULE_SD = 1e-13
@@ -33,7 +39,9 @@ _ROUNDING = 2e-15
 
 
 def cmp_series(eta: Any, nu: Any) -> np.ndarray:
-    r"""Return :math:`\log Z` of arrays, term by term; +inf if infinite, or with a mode above 1e8.
+    r"""Return :math:`\log Z` of arrays, term by term where these are few; +inf if infinite.
+
+    Modes above exp(60) are not summed, and are +inf too.
 
     Examples
     --------
@@ -63,7 +71,7 @@ class CMPSum:
         return _RULE_SD + _ROUNDING * xp.abs(self.log_z(xp, eta, nu))
 
     def reference(self, asked: Asked) -> Reference:
-        """Return the plain series."""
+        """Return the plain series, by another way than the sums."""
         return Given(cmp_series, "the series, term by term")
 
     def remedy(self, facts: Facts) -> str:
@@ -86,14 +94,26 @@ def _sum(eta, nu, power, known):
     """Return one row, and how many powers are known by now."""
     if math.isnan(eta) or math.isnan(nu):
         return math.nan, known
-    log_mode = eta / nu if nu > 0.0 else math.inf * eta
-    if nu < 0.0 or math.isnan(log_mode) or log_mode > math.log(_HIGHEST_MODE):
+    if nu < 0.0 or (nu == 0.0 and eta >= 0.0):
         return math.inf, known
-    start = int(math.exp(log_mode)) if log_mode > 0.0 else 0
+    if nu == 0.0:
+        return -math.log(-math.expm1(eta)), known
+    log_mode = eta / nu
+    if log_mode > _HIGHEST_LOG_MODE:
+        return math.inf, known
+    start = np.floor(math.exp(log_mode)) if log_mode > 0.0 else 0.0
     # Without a rate the only term is the first, and its zero times the log rate is no number.
-    scale = start * eta - nu * math.lgamma(start + 1.0) if start > 0 else 0.0
+    scale = _log_term(start, eta, nu) if start > 0.0 else 0.0
+    # Terms about a mode as narrow as a count are told apart wherever it is.
+    is_smooth = start > max(_MANY, 9.0 * nu)
+    if is_smooth or _log_term(start + _MOST_TERMS, eta, nu) > scale - _DEPTH:
+        return _integral(eta, nu), known
+    if start > 2.0**53:
+        return math.inf, known
+    start = int(start)
     if start > _N_POWERS // 2 or abs(eta) > 600.0:
-        return scale + math.log(_sum_far(eta, nu, start)), known
+        around = _sum_upwards(eta, nu, start) + _sum_downwards(eta, nu, start)
+        return scale + math.log1p(around), known
     rate = math.exp(eta)
     while known <= start:
         power[known] = math.exp(-nu * math.log(known))
@@ -120,13 +140,13 @@ def _sum(eta, nu, power, known):
 
 
 @njit(cache=True)
-def _sum_far(eta, nu, start):
-    """Return the sum of all terms in units of the one at the mode, by logarithms."""
-    total, term = 1.0 + _sum_upwards(eta, nu, start), 1.0
+def _sum_downwards(eta, nu, start):
+    """Return the sum of the terms before one, in units of that one."""
+    total, term = 0.0, 1.0
     for x in range(start, 0, -1):
         term *= math.exp(nu * math.log(x) - eta)
         total += term
-        if term * x < _SMALL * total:
+        if term * x < _SMALL * (1.0 + total):
             break
     return total
 
@@ -134,11 +154,80 @@ def _sum_far(eta, nu, start):
 @njit(cache=True)
 def _sum_upwards(eta, nu, start):
     """Return the sum of the terms beyond one, in units of that one."""
-    total, term, step = 0.0, 1.0, 1.0
-    for x in range(start + 1, start + _MOST_TERMS):
+    total, term, step, x = 0.0, 1.0, 1.0, start
+    while term * step > _SMALL * (1.0 - step):
+        x += 1
         step = math.exp(eta - nu * math.log(x))
         term *= step
         total += term
-        if term * step <= _SMALL * (1.0 - step):
-            break
-    return total + (term * step / (1.0 - step) if step < 1.0 else 0.0)
+    return total
+
+
+@njit(cache=True)
+def _log_term(x, eta, nu):
+    return x * eta - nu * math.lgamma(x + 1.0)
+
+
+@njit(cache=True)
+def _integral(eta, nu):
+    """Return log Z where terms follow one another smoothly, by the trapezoidal rule in log x."""
+    log_mode = eta / nu
+    is_far = log_mode > 0.0 and nu * math.exp(log_mode) > 100.0
+    offset = 0.0
+    if is_far:
+        mode = math.exp(log_mode)
+        offset = nu * (mode - 0.5 * (log_mode + math.log(2.0 * math.pi)) - 1.0 / (12.0 * mode))
+    # The largest of x f(x), which is concave in log x, by thirds; then where it has fallen off.
+    low, high = -_DEPTH, 80.0
+    for _ in range(200):
+        left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
+        if _log_density(left, eta, nu, is_far) < _log_density(right, eta, nu, is_far):
+            low = left
+        else:
+            high = right
+    peak = 0.5 * (low + high)
+    top = _log_density(peak, eta, nu, is_far)
+    first = _where_it_falls(peak, -2.0 * _DEPTH, top, eta, nu, is_far)
+    last = _where_it_falls(peak, 100.0, top, eta, nu, is_far)
+    width, total = (last - first) / _N_POINTS, 0.0
+    for i in range(_N_POINTS + 1):
+        total += math.exp(_log_density(first + i * width, eta, nu, is_far) - top)
+    # Half of the first term, and the slope there.
+    at_zero = (0.5 - (eta + nu * np.euler_gamma) / 12.0) * math.exp(-offset - top)
+    return offset + top + math.log(total * width + at_zero)
+
+
+@njit(cache=True)
+def _where_it_falls(peak, end, top, eta, nu, is_far):
+    """Return log x between the peak and an end beyond which no term counts."""
+    for _ in range(100):
+        middle = 0.5 * (peak + end)
+        if _log_density(middle, eta, nu, is_far) < top - _DEPTH:
+            end = middle
+        else:
+            peak = middle
+    return end
+
+
+@njit(cache=True)
+def _log_density(log_x, eta, nu, is_far):
+    """Return log of x f(x); far out, where f would be a difference of large numbers, over f(mode).
+
+    There, with v = log(x / mode), Stirling's series leaves nu * mode * (v e^v - e^v + 1).
+    """
+    if not is_far:
+        x = math.exp(log_x)
+        return log_x + _log_term(x, eta, nu)
+    log_mode = eta / nu
+    v = log_x - log_mode
+    if abs(v) > 0.1:
+        fall = v * math.exp(v) - math.expm1(v)
+    else:
+        fall, power = 0.0, v * v
+        for k in range(2, 16):
+            power /= k
+            fall += (k - 1) * power
+            power *= v
+    mode = math.exp(log_mode)
+    corrections = 0.5 * v + (math.exp(-v) - 1.0) / (12.0 * mode)
+    return log_x - nu * (mode * fall + corrections)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import gammaln, i0e, logsumexp
 
 from pymc_bayessum.counts.cmp_series import cmp_series
 
@@ -48,6 +49,32 @@ def test_far_from_zero_it_works_in_logarithms():
     leading = nu * mode - (nu - 1) / 2 * math.log(2 * math.pi * mode) - 0.5 * math.log(nu)
     expansion = leading + math.log1p(c1 / (nu * mode))
     assert float(cmp_series(eta, nu)) == pytest.approx(expansion, rel=1e-13)
+
+
+@pytest.mark.parametrize("mode", [2e8, 1e12, 1e15])
+def test_far_modes_in_closed_form(mode):
+    """Poisson counts, and a Bessel function at nu = 2."""
+    assert float(cmp_series(math.log(mode), 1.0)) == pytest.approx(mode, rel=1e-14)
+    bessel = 2.0 * mode + math.log(i0e(2.0 * mode))
+    assert float(cmp_series(2.0 * math.log(mode), 2.0)) == pytest.approx(bessel, rel=1e-14)
+
+
+@pytest.mark.parametrize("nu", [1e-4, 0.03, 0.7, 20.0, 1e4, 1e6])
+@pytest.mark.parametrize("mode", [2e8, 1e12, 1e15])
+def test_far_modes_by_their_expansion(mode, nu):
+    leading = nu * mode - (nu - 1) / 2 * math.log(2 * math.pi * mode) - 0.5 * math.log(nu)
+    expansion = leading + math.log1p((nu**2 - 1) / (24 * nu * mode))
+    assert float(cmp_series(nu * math.log(mode), nu)) == pytest.approx(expansion, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("eta", "nu"), [(0.0, 1e-6), (-1e-5, 1e-8), (1e-5, 1e-6), (-1e-5, 1e-9), (2.4e-5, 2e-6)]
+)
+def test_millions_of_terms_are_an_integral(eta, nu):
+    x = np.arange(10_000_000.0)
+    log_terms = eta * x - nu * gammaln(x + 1.0)
+    assert log_terms[-1] < log_terms.max() - 45.0
+    assert float(cmp_series(eta, nu)) == pytest.approx(logsumexp(log_terms), abs=1e-12)
 
 
 def test_closed_forms_and_what_has_no_sum():

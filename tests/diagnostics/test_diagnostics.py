@@ -618,3 +618,24 @@ def test_normalisers_of_a_censored_variable_depend_on_the_model_itself():
     assert {each.parameters for each in found} == {(mu, nu)}
     log_z = found[0].log_z.eval({mu: 4.0, nu: 1.0}, mode=PLAIN)
     np.testing.assert_allclose(log_z, 4.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("distribution", [pbs.CMP, pbs.ZeroInflatedCMP, pbs.HurdleCMP])
+@pytest.mark.parametrize(
+    ("mean", "dispersion"),
+    [(0.0, 0.9), (1e-30, 2.0), (3e7, 6e-9), (3e9, 0.0), (1e12, 0.9), (1e14, 1e-2)],
+)
+def test_cmp_is_good_wherever_it_goes(distribution, mean, dispersion, plain):
+    """Rows without exposure, and means beyond what a series can be summed to."""
+    share = {} if distribution is pbs.CMP else {"psi": 0.8}
+    with pm.Model() as model:
+        scale, nu = pm.LogNormal("scale"), pm.LogNormal("nu")
+        mu = np.array([mean, 3.0]) * scale
+        distribution("y", **share, mu=mu, nu=nu, observed=[np.floor(mean), 2])
+    noise = np.random.default_rng(1).standard_normal((2, 2, 150))
+    draws = {"scale": 1.0 + 1e-7 * noise[0], "nu": dispersion * (1.0 + 1e-2 * noise[1])}
+    posterior = xr.Dataset({name: (("chain", "draw"), x) for name, x in draws.items()})
+    found = pbs.check_normalizer(posterior, model, progressbar=False)["normalizer"]
+    assert found.attrs["verdict"] == "good"
+    assert "nan" not in found.attrs["report"]
+    assert "inf" not in found.attrs["report"]
