@@ -41,7 +41,8 @@ def _c_backend(request, monkeypatch):
     if not asked:
         flags = [os.environ.get("PYTENSOR_FLAGS", ""), "cxx="]
         monkeypatch.setenv("PYTENSOR_FLAGS", ",".join(filter(None, flags)))
-    with pytensor.config.change_flags(cxx=COMPILER if asked else ""):
+    # Its code is run once: to optimise it would take the compiler a fifth longer.
+    with pytensor.config.change_flags(cxx=COMPILER if asked else "", gcc__cxxflags="-O0"):
         yield
 
 
