@@ -75,8 +75,11 @@ class CMPSum:
         return Given(cmp_series, "the series, term by term")
 
     def remedy(self, facts: Facts) -> str:
-        """Say where the sums end."""
-        return "a prior that keeps nu away from 0, where the sum does not converge"
+        """Say where the sums end, and the digits of doubles."""
+        return (
+            "a prior that keeps nu away from 0, where the sum does not converge, and nu times the "
+            "mean below 1e14, where log Z has no digits left"
+        )
 
 
 @njit(cache=True)
