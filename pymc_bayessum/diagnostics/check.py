@@ -91,7 +91,7 @@ def check_normalizer(
     ----------
     idata : DataTree, Dataset or dict
         Posterior draws from any sampler, from ADVI (``approx.sample()``) or from a file; or the
-        point that ``pm.find_MAP`` returns.  A DataTree also receives the new group itself.
+        point or tree that ``pm.find_MAP`` returns.  A DataTree also receives the new group itself.
     model : pm.Model or bmb.Model, optional
         The model; by default the one on the context stack.
     draws : int, optional

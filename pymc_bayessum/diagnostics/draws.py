@@ -22,6 +22,10 @@ def as_tree(idata: Any, model: pm.Model, group: str) -> tuple[xr.DataTree, dict[
     if isinstance(idata, xr.DataTree):
         if group not in idata.children:
             raise ValueError(f"idata must have a group {group!r}, got {list(idata.children)}")
+        # From PyMC 6.4 on a search may be returned as a tree, beside the one draw that it ends at.
+        if "optimizer_result" in idata.children:
+            end = idata[group].to_dataset().isel(chain=0, draw=0)
+            return idata, {str(name): value.to_numpy() for name, value in end.data_vars.items()}
         return idata, None
     if isinstance(idata, xr.Dataset):
         return xr.DataTree.from_dict({group: idata}), None

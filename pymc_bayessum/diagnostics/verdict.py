@@ -118,7 +118,7 @@ def judge_point(check: xr.Dataset, shift: float | None) -> tuple[str, str]:
 
 def stopped_short(distance: float | None) -> str:
     """Say that a point is no mode, given how many posterior sds it is from one, or None."""
-    again = "the search stopped short: start it again from here, pm.find_MAP(start=...)"
+    again = "the search stopped short: start pm.find_MAP again from here"
     if distance is None:
         return f"the curvature at this point is not that of a mode; perhaps {again}"
     if distance <= HARMLESS_SHIFT:

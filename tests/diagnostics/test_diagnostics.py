@@ -1,5 +1,6 @@
 """Does the check tell the truth? Against posteriors that are known exactly, and known failures."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -336,6 +337,20 @@ def test_after_find_map(freight):
     assert "stopped short" not in str(checked)
 
 
+@pytest.mark.usefixtures("plain")
+@pytest.mark.skipif(
+    "return_inferencedata" not in inspect.signature(pm.find_MAP).parameters,
+    reason="before PyMC 6.4 find_MAP returned a point only",
+)
+def test_after_find_map_as_a_tree(freight):
+    with freight:
+        tree = pm.find_MAP(progressbar=False, jitter=False, return_inferencedata=True)
+        report = str(check(tree, freight))
+    assert "the mode is 0.001 posterior sds from that of the reference" in report
+    assert "stopped short" not in report
+
+
+@pytest.mark.parametrize("as_tree", [False, True])
 @pytest.mark.parametrize(
     ("beta", "nu", "told"),
     [
@@ -343,8 +358,13 @@ def test_after_find_map(freight):
         ([3.0, 0.1], 2.0, "not that of a mode; perhaps the search stopped short"),
     ],
 )
-def test_a_search_that_stopped_short_is_told(freight, beta, nu, told):
-    report = str(check({"beta": np.array(beta), "nu": nu}, freight))
+def test_a_search_that_stopped_short_is_told(freight, beta, nu, told, as_tree):
+    end = {"beta": np.array(beta), "nu": np.array(nu)}
+    if as_tree:
+        dims = {"beta": ("chain", "draw", "term"), "nu": ("chain", "draw")}
+        draw = xr.Dataset({name: (dims[name], x[None, None]) for name, x in end.items()})
+        end = xr.DataTree.from_dict({"posterior": draw, "optimizer_result": xr.Dataset()})
+    report = str(check(end, freight))
     assert told in report
     assert "more spread" not in report
 
