@@ -17,6 +17,7 @@ __all__ = [
     "ZerosArguments",
     "as_float",
     "check_constants",
+    "check_numbers",
     "refuse_unknown",
     "stacked",
 ]
@@ -131,15 +132,19 @@ def as_float(x: Any) -> Any:
 def check_constants(parameters: Mapping[str, Any], *, positive: Sequence[str] = ()) -> None:
     """Raise for constant parameters that no distribution has."""
     for name, x in parameters.items():
-        if not isinstance(x, Constant):
-            continue
-        values = np.asarray(x.data, dtype=float)
-        if name in positive:
-            is_allowed, words = values > 0, "> 0"
-        elif name == "psi":
-            is_allowed, words = (values >= 0) & (values <= 1), "between 0 and 1"
-        else:
-            is_allowed, words = values >= 0, ">= 0"
-        bad = ~(np.isfinite(values) & is_allowed)
-        if bad.any():
-            raise ValueError(f"{name} must be finite and {words}, got {values[bad].flat[0]}")
+        if isinstance(x, Constant):
+            check_numbers(name, x.data, positive=name in positive)
+
+
+def check_numbers(name: str, numbers: Any, *, positive: bool = False) -> None:
+    """Raise for numbers that no distribution has as this parameter."""
+    values = np.asarray(numbers, dtype=float)
+    if positive:
+        is_allowed, words = values > 0, "> 0"
+    elif name == "psi":
+        is_allowed, words = (values >= 0) & (values <= 1), "between 0 and 1"
+    else:
+        is_allowed, words = values >= 0, ">= 0"
+    bad = ~(np.isfinite(values) & is_allowed)
+    if bad.any():
+        raise ValueError(f"{name} must be finite and {words}, got {values[bad].flat[0]}")

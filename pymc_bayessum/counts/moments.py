@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.xtensor import as_xtensor, broadcast
 from pytensor.xtensor.type import XTensorVariable
 
-from pymc_bayessum.counts.arguments import stacked
+from pymc_bayessum.counts.arguments import check_numbers, stacked
 from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean
 from pymc_bayessum.counts.parametrization import MEAN, Parametrization, chosen
 
@@ -227,13 +227,10 @@ def _check(name: str, x: Any) -> None:
     if isinstance(x, Variable):
         return
     for array in x.values() if isinstance(x, xr.Dataset) else [x]:
-        values = np.asarray(array, dtype=float)
-        if name == "log_lam":
-            is_allowed, words = ~np.isnan(values), "a number"
-        else:
-            is_allowed, words = np.isfinite(values) & (values >= 0), "finite and >= 0"
-        if not is_allowed.all():
-            raise ValueError(f"{name} must be {words}, got {values[~is_allowed].flat[0]}")
+        if name != "log_lam":
+            check_numbers(name, array)
+        elif np.isnan(np.asarray(array, dtype=float)).any():
+            raise ValueError("log_lam must be a number, got nan")
 
 
 def _as_floats(x: Any) -> Any:
