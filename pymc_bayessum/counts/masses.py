@@ -15,10 +15,13 @@ from pymc.distributions.dist_math import (
     check_parameters,
     factln,
 )
+from pymc.logprob.abstract import ValuedRV
+from pymc.logprob.transform_value import TransformedValue
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Constant
-from pytensor.scalar.basic import Cast
+from pytensor.scalar.basic import Cast, Exp
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.symbolic import TensorSymbolicOp
 
 from pymc_bayessum.counts.cmp_series import CMPSum
@@ -36,6 +39,8 @@ LARGEST_COUNT = 2.0**53
 # The mean beyond which log Z goes on as a polynomial, and counts that lie far below it. As means
 # are exp(eta / nu) but for 1 / nu, it is larger below some nu.
 _FURTHEST, _FAR_BELOW, _SMALL_NU, _LEAST_NU = 2.0**50, 2.0**44, 1e-6, 1e-60
+# Logs of nu between which exp(log_nu) is nu.
+_LOG_NU_RANGE = math.log(1e-30), math.log(1e12)
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,35 @@ def _one_minus_exp(x: Any) -> Any:
     return pt.switch(pt.lt(x, 0.25), near * small, 1.0 - pt.exp(-x))
 
 
+def _within_doubles(nu: Any) -> Any:
+    """Return nu; where it is exp(t) and t far from all that data say, a polynomial goes on for exp.
+
+    A search that lost its memory takes all of a gradient as a step: to a nu of zero or infinity.
+    Not for a nu of each row, as the loop over rows would be too long for LLVM to vectorise.
+    """
+    log_nu = _exponent(nu) if all(nu.type.broadcastable) else None
+    if log_nu is None:
+        return nu
+    near = pt.clip(log_nu, *_LOG_NU_RANGE)
+    far = pt.abs(log_nu - near)
+    growth = 1.0 + far * (1.0 + far / 2.0 * (1.0 + far / 3.0 * (1.0 + far / 4.0)))
+    return pt.exp(near) * pt.switch(pt.lt(log_nu, near), 1.0 / growth, growth)
+
+
+def _exponent(x: Any) -> Any:
+    """Return t where x is exp(t), be it by a parameter's own transform, or None."""
+    if x.owner is None:
+        return None
+    if isinstance(getattr(x.owner.op, "scalar_op", None), Exp):
+        return x.owner.inputs[0]
+    if isinstance(x.owner.op, ValuedRV | TransformedValue):
+        return _exponent(x.owner.inputs[0])
+    if isinstance(x.owner.op, DimShuffle):
+        inner = _exponent(x.owner.inputs[0])
+        return None if inner is None else x.owner.op(inner)
+    return None
+
+
 @dataclass(frozen=True)
 class Masses:
     """One CMP distribution a row, as tensors: the log of the parameter given, nu, and the rest.
@@ -156,22 +190,24 @@ class Masses:
 
     @classmethod
     def within_reach(cls, form: Parametrization, log_first: Any, nu: Any) -> "Masses":
-        """Sum no further than a mean of 2**50, beyond which log Z is a polynomial of log_first.
+        """Sum no further than a mean of 2**50, beyond which log Z is nearly a power of log_first.
 
         Log Z grows with the mean. A poor start of a search, or a step of it, may be at exp(1000):
         no double, or one whose slope an optimiser cannot remember beside those near the optimum.
-        The polynomial touches log Z. It outgrows cubics, as line searches that interpolate by
-        these come back quickly from what does; and its bend is free of nu, as otherwise the way
-        down would be along nu.
+        What is there instead touches log Z. It outgrows cubics, as line searches that interpolate
+        by these come back quickly from what does; and it grows with the distance from the origin
+        rather than from where sums end, as otherwise the way down might be along nu.
         """
+        nu = _within_doubles(nu)
         more = pt.maximum(_SMALL_NU / pt.maximum(nu, _LEAST_NU), 1.0)
         last = form.of_mode(pt.log(_FURTHEST * more), nu)
         beyond = pt.gt(log_first, last)
         inside = cls.of(form, None, pt.switch(beyond, last, log_first), nu)
         distance = pt.switch(beyond, log_first - last, 0.0)
         excess = form.far_rate(distance, nu)
-        bend = (1e-3 * distance * (1.0 + distance) ** 2) ** 2
-        gain = _FURTHEST * (more * excess + bend)
+        far, near = pt.switch(beyond, pt.minimum(log_first, 1e30), 0.0), pt.minimum(distance, 1.0)
+        bend = 1e-2 * far**5 * near**2 * (3.0 - 2.0 * near)
+        gain = _FURTHEST * more * (excess + bend)
         return cls(form, log_first, nu, inside.eta, inside.log_z, excess, gain)
 
     @property

@@ -225,9 +225,16 @@ def asymptotic(count, log_mean, nu):
         return float(count * nu * log_mode - nu * mp.loggamma(count + 1) - log_z)
 
 
+def bent(first, distance):
+    """What log Z has beyond its line at a distance from where sums end, and both derivatives."""
+    r, power = np.minimum(distance, 1.0), 2.0**50 * 1e-2 * first**4
+    risen = r**2 * (3 - 2 * r)
+    return power * first * risen, 5 * power * risen, power * first * 6 * r * (1 - r)
+
+
 @pytest.mark.parametrize("form", ["mu", "lam", "mode"])
 @pytest.mark.usefixtures("plain")
-def test_beyond_all_counts_log_z_is_a_polynomial(form):
+def test_beyond_all_counts_log_z_is_a_power(form):
     """It touches log Z at a mean of 2**50; derivatives are its own, at any distance."""
     counts, nu = np.array([0, 7, 3_000_000]), np.array([0.05, 1.0, 30.0])
     at, first_slope, nu_slope = far_out(form, counts, np.full(3, LAST), nu)
@@ -237,14 +244,13 @@ def test_beyond_all_counts_log_z_is_a_polynomial(form):
         value, *slopes = far_out(form, counts, np.full(3, LAST + distance), nu)
         # The powers are of the log of what is given, the rate or the mean.
         scale = nu if form == "lam" else np.ones(3)
-        x = scale * (LAST + distance) - scale * LAST
+        first = scale * (LAST + distance)
         line = (counts - 2.0**50) * nu * distance
-        bend = 2.0**50 * (1e-3 * x * (1 + x) ** 2) ** 2
-        bend_slope = 2.0**50 * 1e-6 * 2 * x * (1 + x) ** 3 * (1 + 3 * x)
+        bend, by_first, by_distance = bent(first, first - scale * LAST)
         np.testing.assert_allclose(value, edge + line - bend, rtol=1e-12)
-        np.testing.assert_allclose(slopes[0], first_slope - bend_slope, rtol=1e-9)
+        np.testing.assert_allclose(slopes[0], first_slope - by_first - by_distance, rtol=1e-9)
         # At a rate held a larger nu ends the sums later.
-        by_nu = LAST * bend_slope if form == "lam" else line / nu
+        by_nu = LAST * by_distance if form == "lam" else line / nu
         np.testing.assert_allclose(slopes[1], nu_slope + by_nu, rtol=1e-9)
 
 
@@ -265,6 +271,43 @@ def test_gradients_at_a_vanishing_nu(form, nu):
         geometric = 3 * (log_mean[:4] - np.log1p(mean)) - np.log1p(mean)
         np.testing.assert_allclose(value[:4], geometric, rtol=1e-6)
         np.testing.assert_allclose(slopes[0][:4], (3 - mean) / (1 + mean), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("prior", ["exp", "LogNormal"])
+@pytest.mark.usefixtures("plain")
+def test_no_step_of_a_search_ends_at_a_nu_of_zero_or_infinity(prior):
+    """Beyond 1e12 and below 1e-30 a polynomial goes on for exp, whose derivatives it has there."""
+    counts = np.array([0, 1, 4])
+    with pm.Model() as model:
+        log_rate = pm.Flat("log_rate")
+        nu = pm.math.exp(pm.Flat("t")) if prior == "exp" else pm.LogNormal("t", 0.0, 1.0)
+        pbs.CMP("y", lam=pm.math.exp(log_rate), nu=nu, observed=counts)
+    [likelihood] = model.logp(vars=[model["y"]], jacobian=False, sum=False)
+    log_nu = model.rvs_to_values[model["t"]]
+    gradient = pt.grad(likelihood.sum(), [model.rvs_to_values[log_rate], log_nu])
+    function = model.compile_fn([likelihood, *gradient], inputs=model.value_vars)
+
+    def at(eta, t):
+        return function({"log_rate": np.array(eta), log_nu.name: np.array(t)})
+
+    # Above: the two terms that are left make Z, and log 4! is all that nu acts on.
+    for t in (np.log(1e12), 40.0, 700.0, 5e4):
+        value, by_rate, by_t = at(0.5, t)
+        d = t - np.log(1e12)
+        nu = 1e12 * (1 + d + d**2 / 2 + d**3 / 6 + d**4 / 24)
+        expected = counts * 0.5 - nu * gammaln(counts + 1) - np.logaddexp(0.0, 0.5)
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+        np.testing.assert_allclose(by_rate, 5 - 3 * expit(0.5), rtol=1e-9)
+        slope = 1e12 * (1 + d + d**2 / 2 + d**3 / 6)
+        np.testing.assert_allclose(by_t, -slope * gammaln(5.0), rtol=1e-9)
+    # Below: geometric where there is one, and else finite, with a way back.
+    for t in (-60.0, -80.0, -800.0, -5e4):
+        value, by_rate, by_t = at(-0.5, t)
+        np.testing.assert_allclose(value, counts * -0.5 + np.log(-np.expm1(-0.5)), rtol=1e-12)
+        np.testing.assert_allclose(by_t, 0.0, atol=1e-12)
+        value, by_rate, by_t = at(0.5, t)
+        assert np.all(np.isfinite(value))
+        assert by_rate < 0 < by_t < np.inf
 
 
 @pytest.mark.parametrize("nu", [1e11, 1.1e12, 1e20, 1e150])
@@ -315,8 +358,7 @@ def test_truncated_far_beyond_its_bounds():
     logp = pytensor.function([log_mean], pm.logp(rv, np.array([9, 4])))
     for far in (LAST - 1, LAST + 1, 60.0, 300.0):
         x = max(far - LAST, 0.0)
-        gain = 1.3 * x + (1e-3 * x * (1 + x) ** 2) ** 2
-        rounding = 2.0**50 * (1.3 + gain) * 4e-16
+        rounding = (2.0**50 * 1.3 * (1 + x) + bent(far, x)[0]) * 4e-16
         expected = [0.0, 1.3 * (gammaln(10) - gammaln(5) - 5 * far)]
         np.testing.assert_allclose(logp(far), expected, rtol=0, atol=rounding)
 
