@@ -202,11 +202,13 @@ class CMP(CMPBased):
     (1e15), nu from 0 on; above 1e12 the count is one of the two neighbours of the mean, as far as
     doubles go. Far out it is the asymptotic expansion of Gaunt, Iyengar, Olde Daalhuis and Simsek
     (2019). For counts up to 2**44 and means above 2**50 (where nu < 1e-6 above 2**50 * 1e-6 / nu,
-    1e69 at most), log Z goes on as a polynomial of the parameter's log that touches it: the
+    1e69 at most), log Z goes on as powers of the parameter's log that touch it: the
     log-probability stays finite, so that an optimiser that starts or steps there finds its way
     back. Data with larger counts have log Z itself, as :func:`cmp_log_z` does; a latent count that
-    large beside such a mean has no probability. The log-probability is -inf where there is no
-    distribution, nu = 0 (or below 1e-70) and lam >= 1.
+    large beside such a mean has no probability. For the same reason a nu shared by all rows and
+    given as exp(t), or as a parameter with a log transform, follows a polynomial of t above 1e12
+    and below 1e-30. The log-probability is -inf where there is no distribution, nu = 0 (otherwise
+    given, also below 1e-70) and lam >= 1.
     Draws are exact for means up to 2**53; beyond they are those of a normal distribution, and never
     more than an int64 holds.
 

@@ -36,8 +36,8 @@ __all__ = ["LARGEST_COUNT", "Counted", "Masses", "may_be_far_below"]
 
 # The largest number that a double tells from its neighbours.
 LARGEST_COUNT = 2.0**53
-# The mean beyond which log Z goes on as a polynomial, and counts that lie far below it. As means
-# are exp(eta / nu) but for 1 / nu, it is larger below some nu.
+# The mean beyond which log Z goes on as powers, and counts that lie far below it. As means are
+# exp(eta / nu) but for 1 / nu, it is larger below some nu.
 _FURTHEST, _FAR_BELOW, _SMALL_NU, _LEAST_NU = 2.0**50, 2.0**44, 1e-6, 1e-60
 # Logs of nu between which exp(log_nu) is nu.
 _LOG_NU_RANGE = math.log(1e-30), math.log(1e12)
