@@ -206,9 +206,9 @@ class CMP(CMPBased):
     log-probability stays finite, so that an optimiser that starts or steps there finds its way
     back. Data with larger counts have log Z itself, as :func:`cmp_log_z` does; a latent count that
     large beside such a mean has no probability. For the same reason a nu shared by all rows and
-    given as exp(t), or as a parameter with a log transform, follows a polynomial of t above 1e12
-    and below 1e-30. The log-probability is -inf where there is no distribution, nu = 0 (otherwise
-    given, also below 1e-70) and lam >= 1.
+    given as exp(t) follows a polynomial of t above 1e12, and is never below 1e-30. The
+    log-probability is -inf where there is no distribution, nu = 0 (given otherwise, also below
+    1e-70) and lam >= 1.
     Draws are exact for means up to 2**53; beyond they are those of a normal distribution, and never
     more than an int64 holds.
 

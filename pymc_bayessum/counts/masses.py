@@ -5,6 +5,7 @@ r"""Symbolic log masses, tails and quantiles of CMP, from which its distribution
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from pymc.distributions.dist_math import (
     check_parameters,
     factln,
 )
-from pymc.logprob.abstract import ValuedRV
-from pymc.logprob.transform_value import TransformedValue
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Constant
@@ -133,7 +132,7 @@ def _one_minus_exp(x: Any) -> Any:
 
 
 def _within_doubles(nu: Any) -> Any:
-    """Return nu; where it is exp(t) and t far from all that data say, a polynomial goes on for exp.
+    """Return nu; where it is exp(t), a polynomial of t instead above 1e12, and at least 1e-30.
 
     A search that lost its memory takes all of a gradient as a step: to a nu of zero or infinity.
     Not for a nu of each row, as the loop over rows would be too long for LLVM to vectorise.
@@ -141,20 +140,19 @@ def _within_doubles(nu: Any) -> Any:
     log_nu = _exponent(nu) if all(nu.type.broadcastable) else None
     if log_nu is None:
         return nu
-    near = pt.clip(log_nu, *_LOG_NU_RANGE)
-    far = pt.abs(log_nu - near)
-    growth = 1.0 + far * (1.0 + far / 2.0 * (1.0 + far / 3.0 * (1.0 + far / 4.0)))
-    return pt.exp(near) * pt.switch(pt.lt(log_nu, near), 1.0 / growth, growth)
+    least, most = _LOG_NU_RANGE
+    above = pt.switch(pt.gt(log_nu, most), log_nu - most, 0.0)
+    near = pt.switch(pt.gt(least, log_nu), least, log_nu - above)
+    growth = 1.0 + above * (1.0 + above * (1 / 2 + above * (1 / 6 + above * (1 / 24))))
+    return pt.exp(near) * growth
 
 
 def _exponent(x: Any) -> Any:
-    """Return t where x is exp(t), be it by a parameter's own transform, or None."""
+    """Return t where x is exp(t), or None."""
     if x.owner is None:
         return None
     if isinstance(getattr(x.owner.op, "scalar_op", None), Exp):
         return x.owner.inputs[0]
-    if isinstance(x.owner.op, ValuedRV | TransformedValue):
-        return _exponent(x.owner.inputs[0])
     if isinstance(x.owner.op, DimShuffle):
         inner = _exponent(x.owner.inputs[0])
         return None if inner is None else x.owner.op(inner)
@@ -205,7 +203,8 @@ class Masses:
         inside = cls.of(form, None, pt.switch(beyond, last, log_first), nu)
         distance = pt.switch(beyond, log_first - last, 0.0)
         excess = form.far_rate(distance, nu)
-        far, near = pt.switch(beyond, pt.minimum(log_first, 1e30), 0.0), pt.minimum(distance, 1.0)
+        far = pt.switch(beyond, pt.switch(pt.gt(log_first, 1e30), 1e30, log_first), 0.0)
+        near = pt.minimum(distance, 1.0)
         bend = 1e-2 * far**5 * near**2 * (3.0 - 2.0 * near)
         gain = _FURTHEST * more * (excess + bend)
         return cls(form, log_first, nu, inside.eta, inside.log_z, excess, gain)
@@ -288,7 +287,9 @@ class Masses:
 
     def _conditions(self, more: dict[str, Any]) -> list[Any]:
         # The log is NaN for a negative number, and free where the parameter is an exponential.
-        return [pt.invert(pt.isnan(self.log_first)), self.nu >= 0, *more.values()]
+        # In one, as each is a loop to compile.
+        given = pt.ge(self.log_first, -np.inf) & pt.ge(self.nu, 0)
+        return [reduce(pt.and_, more.values(), given)]
 
     def _message(self, more: dict[str, Any]) -> str:
         return ", ".join([f"{self.form.name} >= 0", "nu >= 0", *more])
