@@ -5,7 +5,6 @@ r"""Symbolic log masses, tails and quantiles of CMP, from which its distribution
 
 import math
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -287,9 +286,8 @@ class Masses:
 
     def _conditions(self, more: dict[str, Any]) -> list[Any]:
         # The log is NaN for a negative number, and free where the parameter is an exponential.
-        # In one, as each is a loop to compile.
-        given = pt.ge(self.log_first, -np.inf) & pt.ge(self.nu, 0)
-        return [reduce(pt.and_, more.values(), given)]
+        # Two in one, as each is a loop to compile; others may be of other rows.
+        return [pt.ge(self.log_first, -np.inf) & pt.ge(self.nu, 0), *more.values()]
 
     def _message(self, more: dict[str, Any]) -> str:
         return ", ".join([f"{self.form.name} >= 0", "nu >= 0", *more])
