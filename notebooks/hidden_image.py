@@ -14,12 +14,13 @@
 # %% [markdown]
 # # An image that nobody has seen
 #
-# A picture of 64 x 64 pixels shows three kinds of tissue, under noise as large as the difference
-# between them. Which pixel is what, how sure can we be, and how much do neighbours have to say?
+# A picture of 48 x 48 pixels shows three kinds of tissue, under noise almost as large as the
+# difference between them. Which pixel is what, how sure can we be, and how much do neighbours have
+# to say?
 #
 # Labels $z$ follow a Potts model, $p(z) \propto \exp(J \sum_{(i,j)} [z_i = z_j])$, and a pixel is
 # normal around the mean of its label. Labels, means, noise and the coupling $J$ are all unknown.
-# The constant of the Potts model, a sum over $3^{4096}$ images, is what stands between the labels
+# The constant of the Potts model, a sum over $3^{2304}$ images, is what stands between the labels
 # and their coupling.
 
 # %%
@@ -44,9 +45,9 @@ logging.getLogger("pymc").setLevel(logging.ERROR)
 # over the whole lattice ($\log(1 + \sqrt 3) = 1.005$).
 
 # %%
-side, n_labels = 64, 3
+side, n_labels = 48, 3
 edges = pbs.graphs.grid(side, side)
-true_J, true_m, true_s = 0.95, np.array([0.0, 1.0, 2.0]), 0.9
+true_J, true_m, true_s = 0.95, np.array([0.0, 1.0, 2.0]), 0.75
 labels = pm.draw(pbs.Potts.dist(None, true_J, edges, n_states=n_labels), random_seed=4)
 image = np.random.default_rng(4).normal(true_m[labels], true_s)
 
@@ -77,9 +78,9 @@ print(f"log Z followed from J = {low:.2f} to {high:.2f}, {len(curve.knots)} knot
 
 # %% [markdown]
 # ## Sampling
-# `pm.sample` sees that `z` are hidden labels and gives them `pbs.LabelStep`: all 4096 at once, by
+# `pm.sample` sees that `z` are hidden labels and gives them `pbs.LabelStep`: all 2304 at once, by
 # cluster moves and Gibbs sweeps with the likelihood as a field. NUTS does the rest. Convergence is
-# looked at for the parameters; 4096 separate checks of labels would take longer than all else.
+# looked at for the parameters; 2304 separate checks of labels would take longer than all else.
 
 # %%
 with model:

@@ -78,7 +78,7 @@ with pm.Model(coords=coords) as model:
     omega = pm.Normal("omega", 0.0, 0.3, dims="pair")
     tau = pt.concatenate([pt.zeros((len(items), 1)), steps], axis=1)
     pbs.OrdinalMRF("answers", tau, omega, observed=answers)
-    idata = pm.sample(500, tune=500, chains=2, cores=2, random_seed=1, progressbar=False)
+    idata = pm.sample(300, tune=300, chains=2, cores=2, random_seed=1, progressbar=False)
 az.summary(idata, var_names="omega", kind="stats")
 
 # %% [markdown]
