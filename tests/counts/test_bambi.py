@@ -43,6 +43,7 @@ def grouped(frame):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("plain")
 def test_log_probability_is_that_of_the_distribution(kind):
     data = pbs.datasets.freight()
     model = bmb.Model("broken ~ transfers", data, family=pbs.bambi_family(kind))

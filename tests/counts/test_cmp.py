@@ -26,6 +26,7 @@ import pymc_bayessum as pbs
 from pymc_bayessum.counts.cmp_sums.ops import CMPFromMean
 
 FORMS = ["mu", "lam", "mode"]
+QUICK = {"mode": "FAST_COMPILE"}
 
 
 def series(counts, eta, nu, last=20_000):
@@ -54,6 +55,7 @@ def test_masses_are_those_of_the_series(form):
         np.testing.assert_allclose(logp, expected, rtol=1e-11)
 
 
+@pytest.mark.usefixtures("plain")
 def test_poisson_and_geometric():
     x = np.arange(40)
     for form in FORMS:
@@ -103,6 +105,7 @@ def test_bad_arguments(arguments, message):
         pbs.CMP("y", **arguments, observed=[1, 2, 3])
 
 
+@pytest.mark.usefixtures("plain")
 def test_parameters_that_turn_bad():
     nu = pt.scalar("nu")
     logp = pm.logp(pbs.CMP.dist(mu=2.0, nu=nu), 3)
@@ -117,6 +120,7 @@ def test_parameters_that_turn_bad():
     assert logp({"nu": 1.0, "slope": 34.0})[-1] == pytest.approx(3 * 34 - np.exp(34.0), rel=1e-12)
 
 
+@pytest.mark.usefixtures("plain")
 def test_observations_that_are_no_counts():
     value = pt.vector("value")
     logp = pm.logp(pbs.CMP.dist(mu=2.0, nu=0.7), value)
@@ -152,6 +156,7 @@ def test_never_nan_never_plus_infinity(form):
     assert np.all(np.isfinite(gradient) | (logp == -np.inf))
 
 
+@pytest.mark.usefixtures("plain")
 def test_masses_sum_to_one():
     rng = np.random.default_rng(9)
     x = np.arange(60_000)
@@ -185,6 +190,7 @@ def reference_icdf(q, lam, nu):
     return np.searchsorted(np.cumsum(masses), q * (1 - 1e-13))
 
 
+@pytest.mark.usefixtures("plain")
 def test_pymc_checks():
     domains = {"lam": Rates, "nu": Dispersions}
     check_logp(pbs.CMP, Nat, domains, reference_logp, n_samples=40)
@@ -295,7 +301,7 @@ def test_a_regression_from_end_to_end(regression):
         predictive = pm.sample_posterior_predictive(
             idata, random_seed=1, progressbar=False, var_names=["y"]
         )
-        prior = pm.sample_prior_predictive(20, random_seed=1)
+        prior = pm.sample_prior_predictive(20, random_seed=1, compile_kwargs=QUICK)
         with_likelihood = pm.compute_log_likelihood(idata, progressbar=False)
     assert predictive["posterior_predictive"]["y"].dims == ("chain", "draw", "obs")
     assert prior["prior_predictive"]["y"].shape == (1, 20, 60)
@@ -308,7 +314,7 @@ def test_a_regression_from_end_to_end(regression):
     with model:
         pm.set_data({"data": np.ones((5, 2))}, coords={"obs": np.arange(5)})
         new = pm.sample_posterior_predictive(
-            idata, random_seed=1, progressbar=False, predictions=True
+            idata, random_seed=1, progressbar=False, predictions=True, compile_kwargs=QUICK
         )
     assert new["predictions"]["y"].shape[-1] == 5
 
@@ -319,12 +325,12 @@ def test_minibatch():
     with pm.Model() as model:
         mu, nu = pm.HalfNormal("mu", 5.0), pm.HalfNormal("nu")
         pbs.CMP("y", mu=mu, nu=nu, observed=batch, total_size=500)
-        quick = {"mode": "FAST_COMPILE"}
-        approximation = pm.fit(20, progressbar=False, random_seed=1, compile_kwargs=quick)
+        approximation = pm.fit(20, progressbar=False, random_seed=1, compile_kwargs=QUICK)
     assert np.all(np.isfinite(approximation.hist))
     assert model.point_logps()["y"] < 0
 
 
+@pytest.mark.usefixtures("plain")
 def test_rules_as_normalisers():
     """The ten-node rule on a Poisson base stays at hand, with the error it has."""
     from pymc_bayessum import kernels
@@ -376,6 +382,7 @@ def test_large_nu_is_two_neighbouring_counts(mode):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.usefixtures("plain")
 def test_a_rate_of_zero_gives_zeros(form):
     """As with pm.Poisson: rows without exposure."""
     first = pt.vector("first")
@@ -412,6 +419,7 @@ def test_a_constant_rate_of_zero(form, distribution, plain):
     np.testing.assert_allclose(both[0][1], both[1][1], rtol=1e-14)
 
 
+@pytest.mark.usefixtures("plain")
 def test_a_mode_below_one_with_a_large_nu():
     """The rate is tiny, and its powers are still probabilities."""
     logp = pm.logp(pbs.CMP.dist(mode=0.9, nu=1e4), np.array([0, 1])).eval()

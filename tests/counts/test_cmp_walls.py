@@ -191,6 +191,7 @@ def test_tails_and_quantiles_of_geometric(mu):
 
 
 @pytest.mark.parametrize("form", ["mu", "lam"])
+@pytest.mark.usefixtures("plain")
 def test_prior_predictive_never_crashes(form):
     """Under the wide priors with which pm.Poisson draws on."""
     x = np.random.default_rng(1).normal(size=(50, 6))
@@ -376,6 +377,7 @@ def test_tails_beyond_all_counts(form):
 
 
 @pytest.mark.parametrize(("slope", "nu"), [(0.623, 0.1107), (-3.928, 0.087)])
+@pytest.mark.usefixtures("plain")
 def test_find_map_by_rate_from_means_beyond_all_counts(slope, nu):
     """Log Z itself would be 1e22 and more there, and a step in nu lose a search for good."""
     freight = pbs.datasets.freight()
@@ -433,6 +435,7 @@ def wide_counts():
 
 
 @pytest.mark.parametrize("start", [(2.0, 0.1, 1.0), (-4.0, -3.0, 10.0), (5.0, 3.0, 0.3)])
+@pytest.mark.usefixtures("plain")
 def test_find_map_from_poor_starts(wide_counts, start):
     """From where the first step lands at means of many millions: to what good starts find."""
     logp = wide_counts.compile_logp()

@@ -43,10 +43,14 @@ def test_same_log_probability_and_gradient(form):
         "by_shop": 0.3 * rng.normal(size=4),
         "nu_log__": np.array(-0.2),
     }
-    logp, dlogp = model.compile_fn([model.logp(), model.dlogp()])(point)
-    expected = plain.compile_fn([plain.logp(), plain.dlogp()], mode="FAST_COMPILE")(point)
+    (logp, dlogp), expected = (
+        each.compile_fn([each.logp(), each.dlogp()], mode="FAST_COMPILE")(point)
+        for each in (model, plain)
+    )
     assert logp == pytest.approx(expected[0], rel=1e-12)
     np.testing.assert_allclose(dlogp, expected[1], rtol=1e-9, atol=1e-10)
+    if form == "mu":  # and as it would be sampled
+        assert model.compile_logp()(point) == pytest.approx(expected[0], rel=1e-12)
 
 
 @pytest.mark.usefixtures("plain")

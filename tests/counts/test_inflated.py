@@ -182,6 +182,7 @@ def test_bad_arguments(distribution, arguments, message):
         distribution.dist(**arguments)
 
 
+@pytest.mark.usefixtures("plain")
 def test_a_share_that_turns_bad():
     psi = pt.scalar("psi")
     for distribution in BOTH:

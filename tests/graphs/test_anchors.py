@@ -357,6 +357,7 @@ def test_bad_arguments(options, message):
         pbs.anchored_rule(**arguments)
 
 
+@pytest.mark.usefixtures("plain")
 def test_far_beyond_its_reach_a_model_has_no_probability():
     """Rows outside of all that the anchor drew would get probabilities above one."""
     edges = pbs.graphs.grid(3, 3)

@@ -425,7 +425,7 @@ def test_nutpie_recovers_a_wider_lattice():
     pytest.importorskip("nutpie")
     with lattice_model(8, simulate(8, TRUTH, 5)):
         trace = pm.sample(
-            draws=250, tune=200, chains=1, cores=1, nuts_sampler="nutpie", random_seed=1,
+            draws=150, tune=150, chains=1, cores=1, nuts_sampler="nutpie", random_seed=1,
             progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
     recovers(trace.posterior, TRUTH)
@@ -437,7 +437,7 @@ def test_numpyro_recovers_a_lattice():
     pytest.importorskip("numpyro")
     with lattice_model(6, simulate(6, TRUTH, 7)):
         trace = pm.sample(
-            draws=300, tune=300, chains=2, nuts_sampler="numpyro", random_seed=1,
+            draws=150, tune=150, chains=2, nuts_sampler="numpyro", random_seed=1,
             progressbar=False, compute_convergence_checks=False,
             nuts={"chain_method": "vectorized"},
         )  # fmt: skip
