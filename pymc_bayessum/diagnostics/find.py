@@ -22,10 +22,6 @@ def find_normalizers(graph: Any) -> list[Found]:
         the variables of what is found are the model's random variables, so that it can be
         evaluated on posterior draws.
 
-    Returns
-    -------
-    list of Found
-
     Examples
     --------
     >>> import numpy as np

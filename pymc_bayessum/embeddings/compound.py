@@ -25,6 +25,7 @@ from pymc_bayessum.kernels import (
 )
 from pymc_bayessum.kernels.base import require_kernel
 from pymc_bayessum.measures import Interval, Measure, Mixture, Product, Pushforward, SiteMeasure
+from pymc_bayessum.measures.base import require_measure
 from pymc_bayessum.measures.supports import Points, batch_size
 
 __all__ = ["cross", "embed"]
@@ -64,10 +65,6 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     kernel : Kernel
     measure : Measure
 
-    Returns
-    -------
-    Embedding
-
     Raises
     ------
     ValueError
@@ -83,8 +80,7 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     [0.37413]
     """
     require_kernel("kernel", kernel)
-    if not isinstance(measure, Measure):
-        raise TypeError(f"measure must be a measure, got {measure!r}")
+    require_measure("measure", measure)
     if not kernel.accepts(measure.support):
         raise _no_embedding(kernel, measure, f"the kernel does not live on {measure.support}")
     parts = []
@@ -151,15 +147,6 @@ def cross(kernel: Kernel, first: Measure, second: Measure) -> float:
     and under trees whose edges together make a forest, and for tensor kernels under products of
     measures. On an interval it is a Gauss quadrature of the closed mean embedding; elsewhere an
     exact sum of that over the points of the smaller measure.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    first, second : Measure
-
-    Returns
-    -------
-    float
 
     Examples
     --------

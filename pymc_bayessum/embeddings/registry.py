@@ -63,11 +63,6 @@ def register(kernel_type: type, measure_type: type) -> Callable[[Row], Row]:
     Subclasses are covered; the most specific row wins. A row may return ``None`` for parameters
     it has no closed form for.
 
-    Parameters
-    ----------
-    kernel_type : type of Kernel
-    measure_type : type of Measure
-
     Examples
     --------
     The block takes the row back at its end; without it the row stays.

@@ -1,6 +1,6 @@
 """Kernels on vectors of categorical sites."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import override
 
 import numpy as np
@@ -24,15 +24,7 @@ def _same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hamming(x: Points, y: Points) -> np.ndarray:
-    """Count the sites at which points differ.
-
-    Parameters
-    ----------
-    x, y : array_like of int, shapes (N, L) and (M, L)
-
-    Returns
-    -------
-    ndarray of shape (N, M)
+    """Count the sites at which points (N, L) and (M, L) differ, shape (N, M).
 
     Examples
     --------
@@ -72,12 +64,9 @@ class ExpHamming(Kernel):
     [[0.6065, 1.0]]
     """
 
-    decay: float
+    decay: float = field(metadata={"check": positive})
 
     growth = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decay", positive("decay", self.decay))
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

@@ -16,13 +16,14 @@ discrepancy", 2018).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import integer
-from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum, require_kernel
+from pymc_bayessum.arguments import function, integer
+from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum, numbers, require_kernel
 from pymc_bayessum.kernels.sites import ExpHamming, hamming
 from pymc_bayessum.measures.supports import Points, Sites, Support
 
@@ -37,11 +38,7 @@ DIAGONAL_BLOCK = 64
 
 def as_states(name: str, points: Points, n_states: int) -> np.ndarray:
     """Return points as integers (N, L) with states 0, ..., n_states - 1, or raise."""
-    x = np.asarray(points)
-    if x.ndim != 2 or x.dtype.kind not in "iufb":
-        raise ValueError(
-            f"{name} must be integers of shape (N, L), got shape {x.shape} and dtype {x.dtype}"
-        )
+    x = numbers(points, 2, f"{name} must be integers of shape (N, L)")
     if x.shape[1] == 0:
         raise ValueError(f"{name} must have at least one site, got shape {x.shape}")
     support = Sites(x.shape[1], n_states)
@@ -186,17 +183,11 @@ class Stein(Kernel):
     True
     """
 
-    base: Kernel
-    log_prob: Callable[[np.ndarray], Any]
-    n_states: int
+    base: Kernel = field(metadata={"check": require_kernel})
+    log_prob: Callable[[np.ndarray], Any] = field(metadata={"check": function})
+    n_states: int = field(metadata={"check": partial(integer, minimum=2)})
 
     growth = 0.0
-
-    def __post_init__(self) -> None:
-        require_kernel("base", self.base)
-        if not callable(self.log_prob):
-            raise TypeError(f"log_prob must be callable, got {self.log_prob!r}")
-        object.__setattr__(self, "n_states", integer("n_states", self.n_states, 2))
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

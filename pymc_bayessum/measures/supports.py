@@ -3,12 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import integer, real
+from pymc_bayessum.arguments import Checked, count, real
 
 __all__ = [
     "Image",
@@ -58,12 +58,7 @@ def _whole(array: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _power(base: int, exponent: int) -> float:
-    """Whole number ``base**exponent``, or ``inf`` where it is too large for a float."""
-    return base**exponent if exponent * math.log(base) < 700.0 else math.inf
-
-
-class Support(ABC):
+class Support(Checked, ABC):
     """The set of points a measure gives mass to."""
 
     @property
@@ -132,10 +127,7 @@ class Naturals(Line):
 class Integers(Line):
     """All integers."""
 
-    @property
-    @override
-    def ends(self) -> tuple[float, float]:
-        return -math.inf, math.inf
+    ends = -math.inf, math.inf
 
 
 @dataclass(frozen=True)
@@ -154,21 +146,18 @@ class Range(Line):
         return np.arange(self.low, self.high + 1)
 
 
-@dataclass(frozen=True)
-class Sites(Support):
-    """All vectors of ``n_sites`` states, each one of ``0, ..., n_states - 1``."""
+class _Vectors(Support):
+    """Points that are vectors of whole numbers, shape (N, L)."""
 
     n_sites: int
     n_states: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
-        object.__setattr__(self, "n_states", integer("n_states", self.n_states, 1))
-
     @property
     @override
     def size(self) -> float:
-        return _power(self.n_states, self.n_sites)
+        # A whole number, where it is not too large for a float.
+        is_small = self.n_sites * math.log(self.n_states) < 700.0
+        return self.n_states**self.n_sites if is_small else math.inf
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
@@ -180,9 +169,22 @@ class Sites(Support):
     @override
     def contains(self, points: Points) -> np.ndarray:
         x = _numbers(points, 2, finite=False)
-        if x.shape[1] != self.n_sites:
-            return np.zeros(len(x), dtype=bool)
-        return ((x >= 0) & (x < self.n_states) & (x == np.floor(x))).all(axis=1)
+        return self._are_states(x).all(axis=1) & (x.shape[1] == self.n_sites)
+
+    @abstractmethod
+    def _are_states(self, x: np.ndarray) -> np.ndarray:
+        """Tell which numbers a site may take."""
+
+
+@dataclass(frozen=True)
+class Sites(_Vectors):
+    """All vectors of ``n_sites`` states, each one of ``0, ..., n_states - 1``."""
+
+    n_sites: int = field(metadata={"check": count})
+    n_states: int = field(metadata={"check": count})
+
+    def _are_states(self, x: np.ndarray) -> np.ndarray:
+        return (x >= 0) & (x < self.n_states) & (x == np.floor(x))
 
     def decode(self, index: np.ndarray) -> np.ndarray:
         """Return the points with the given positions in the listing, last site fastest."""
@@ -197,29 +199,15 @@ class Sites(Support):
 
 
 @dataclass(frozen=True)
-class Spins(Support):
+class Spins(_Vectors):
     """All vectors of ``n_sites`` spins, each -1 or +1."""
 
-    n_sites: int
+    n_sites: int = field(metadata={"check": count})
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
+    n_states = 2
 
-    @property
-    @override
-    def size(self) -> float:
-        return _power(2, self.n_sites)
-
-    @override
-    def as_points(self, points: Points) -> np.ndarray:
-        return Sites(self.n_sites, 2).as_points(points)
-
-    @override
-    def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 2, finite=False)
-        if x.shape[1] != self.n_sites:
-            return np.zeros(len(x), dtype=bool)
-        return (np.abs(x) == 1).all(axis=1)
+    def _are_states(self, x: np.ndarray) -> np.ndarray:
+        return np.abs(x) == 1
 
     def _enumerate(self) -> np.ndarray:
         return 2 * Sites(self.n_sites, 2).enumerate() - 1
@@ -229,15 +217,13 @@ class Spins(Support):
 class Interval(Support):
     """The real numbers between ``low`` and ``high``, both ends included."""
 
-    low: float
-    high: float
+    low: float = field(metadata={"check": real})
+    high: float = field(metadata={"check": real})
 
     def __post_init__(self) -> None:
-        low, high = real("low", self.low), real("high", self.high)
-        if low >= high:
-            raise ValueError(f"low must be below high, got low={low}, high={high}")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        super().__post_init__()
+        if self.low >= self.high:
+            raise ValueError(f"low must be below high, got low={self.low}, high={self.high}")
 
     @property
     @override

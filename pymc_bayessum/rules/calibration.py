@@ -62,10 +62,6 @@ def coverage(
     degrees_of_freedom : float, optional
         Take the quantiles from Student's t distribution.
 
-    Returns
-    -------
-    Coverage
-
     Examples
     --------
     >>> from pymc_bayessum.rules.rule import Estimate

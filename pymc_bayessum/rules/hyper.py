@@ -94,10 +94,6 @@ def select_kernel(
     jitter : float, optional
         As in `bayes_sum`.
 
-    Returns
-    -------
-    Selection
-
     Warns
     -----
     UserWarning

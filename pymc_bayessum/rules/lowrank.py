@@ -96,10 +96,6 @@ def nystroem_rule(
     rng : None, int or numpy.random.Generator
         Draws the pivots.
 
-    Returns
-    -------
-    LowRankRule
-
     Examples
     --------
     >>> import numpy as np

@@ -131,10 +131,6 @@ def ksd(
     theta : array_like, shape (d,), optional
         Parameters of the family.
 
-    Returns
-    -------
-    float
-
     See Also
     --------
     ksd_test : the bootstrap test of fit.
@@ -205,10 +201,6 @@ def ksd_test(
     n_bootstrap : int
         Number of bootstrap values.
     rng : None, int or numpy.random.Generator
-
-    Returns
-    -------
-    GoodnessOfFit
 
     Examples
     --------
