@@ -32,10 +32,6 @@ class _PowerSums:
         factorials = np.array([float(math.factorial(j)) for j in range(degree + 1)])
         self._to_binomial = stirling_numbers(degree) * factorials
 
-    def power(self, z: np.ndarray, p: int) -> np.ndarray:
-        """Sum of d**p over d = 0, ..., z - 1."""
-        return _binomials(z, p + 1)[..., 1:] @ self._to_binomial[p, : p + 1]
-
     def beta(self, z: np.ndarray, p: int, q: int) -> np.ndarray:
         """Sum of (z - x)**p x**q over x = 0, ..., z."""
         joint = np.convolve(self._to_binomial[p, : p + 1], self._to_binomial[q, : q + 1])
@@ -80,7 +76,7 @@ def integrated_brownian_counting(kernel: IntegratedBrownian, measure: Counting) 
             for i in range(p + 1):
                 # ((y - M) + (M - x))^p beyond M; elsewhere only the term i = p is left.
                 below += math.comb(p, i) * beyond ** (p - i) * sums.beta(inner, i, q)
-            above = sums.power(top - inner + 1.0, p) - (1.0 if p == 0 else 0.0)
+            above = sums.beta(top - inner, 0, p) - (1.0 if p == 0 else 0.0)
             total += weight * (below + np.where(beyond == 0, inner**q * above, 0.0))
         return unit * total
 
@@ -89,7 +85,7 @@ def integrated_brownian_counting(kernel: IntegratedBrownian, measure: Counting) 
         for p, q, weight in terms:
             total += weight * 2.0 * sums.summed_beta(top, p, q)
             if p == 0:
-                total += weight * float(sums.power(np.array(top + 1.0), q))
+                total += weight * float(sums.beta(np.array(top), 0, q))
         return unit * total
 
     return Embedding(mean, initial_error)
