@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial, singledispatch
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -370,44 +370,26 @@ def _sampler(random: Callable[..., Any] | None, message: str, n_params: int) -> 
     return draw
 
 
-@singledispatch
 def _inside(support: Support, value: Any) -> Any:
     """Return symbolically which values, or rows of values, lie in a support."""
+    match support:
+        case Naturals():
+            return pt.ge(value, support.start)
+        case Integers():
+            return pt.ones_like(value, dtype=bool)
+        case Range():
+            return pt.and_(pt.ge(value, support.low), pt.le(value, support.high))
+        case Sites():
+            return pt.all(pt.and_(pt.ge(value, 0), pt.lt(value, support.n_states)), axis=-1)
+        case Spins():
+            return pt.all(pt.eq(pt.abs(value), 1), axis=-1)
+        case Image():
+            origin = support.inverse(value)
+            back = pt.eq(support.forward(origin), value)
+            if isinstance(support.base, Sites | Spins):
+                back = pt.all(back, axis=-1)
+            return pt.and_(_inside(support.base, origin), back)
     raise TypeError(f"rule must sum over integers or rows of them, got the support {support}")
-
-
-@_inside.register
-def _(support: Naturals, value: Any) -> Any:
-    return pt.ge(value, support.start)
-
-
-@_inside.register
-def _(support: Integers, value: Any) -> Any:
-    return pt.ones_like(value, dtype=bool)
-
-
-@_inside.register
-def _(support: Range, value: Any) -> Any:
-    return pt.and_(pt.ge(value, support.low), pt.le(value, support.high))
-
-
-@_inside.register
-def _(support: Sites, value: Any) -> Any:
-    return pt.all(pt.and_(pt.ge(value, 0), pt.lt(value, support.n_states)), axis=-1)
-
-
-@_inside.register
-def _(support: Spins, value: Any) -> Any:
-    return pt.all(pt.eq(pt.abs(value), 1), axis=-1)
-
-
-@_inside.register
-def _(support: Image, value: Any) -> Any:
-    origin = support.inverse(value)
-    back = pt.eq(support.forward(origin), value)
-    if isinstance(support.base, Sites | Spins):
-        back = pt.all(back, axis=-1)
-    return pt.and_(_inside(support.base, origin), back)
 
 
 def _numbers(observed: Any) -> np.ndarray | None:
