@@ -161,13 +161,7 @@ def syllables(language: str = "hungarian", histogram: bool = False) -> pd.DataFr
     return _from_histogram("syllables", _SYLLABLES[language], source, histogram)
 
 
-_LOADERS = {
-    "freight": freight,
-    "sales": sales,
-    "sitophilus": sitophilus,
-    "syllables": syllables,
-    "takeoverbids": takeoverbids,
-}
+_LOADERS = {each.__name__: each for each in (freight, sales, sitophilus, syllables, takeoverbids)}
 
 
 def names() -> list[str]:
