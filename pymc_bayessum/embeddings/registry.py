@@ -67,6 +67,7 @@ def register(kernel_type: type, measure_type: type) -> Callable[[Row], Row]:
     --------
     The block takes the row back at its end; without it the row stays.
 
+    >>> from unittest.mock import patch
     >>> import numpy as np
     >>> from pymc_bayessum import embeddings, kernels, measures
     >>> class Constant(kernels.Kernel):
@@ -75,7 +76,7 @@ def register(kernel_type: type, measure_type: type) -> Callable[[Row], Row]:
     ...
     ...     def diagonal(self, x):
     ...         return np.ones(len(x))
-    >>> with embeddings.registry.ROWS.restored():
+    >>> with patch.dict(embeddings.registry.ROWS.entries):
     ...     @embeddings.register(Constant, measures.Poisson)
     ...     def constant_poisson(kernel, measure):
     ...         return embeddings.Embedding(lambda y: np.ones(len(y)), 1.0)

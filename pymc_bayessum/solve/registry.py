@@ -49,42 +49,11 @@ Solver = Callable[[Any, Any, Points, float | None], Solution | None]
 SOLVERS: Registry[Solver] = Registry()
 
 
-def register(kernel_type: type, measure_type: type) -> Callable[[Solver], Solver]:
-    """Decorate a function ``(kernel, measure, points, jitter) -> Solution`` to enter a solver.
-
-    Subclasses are covered; the most specific solver is asked first. One that returns ``None``
-    (for parameters or points it does not suit) leaves the pair to the next, at last to the dense
-    solver, which suits all. With ``None`` for a measure the Gram matrix alone is asked for.
-
-    Parameters
-    ----------
-    kernel_type : type of Kernel
-    measure_type : type of Measure
-        Under which the solver finds weights.
-
-    Examples
-    --------
-    White noise needs no factorisation. (The block takes the solver back at its end.)
-
-    >>> import numpy as np
-    >>> from pymc_bayessum import kernels, measures, solve
-    >>> class White(kernels.Kernel):
-    ...     def __call__(self, x, y):
-    ...         return np.equal.outer(x, y).astype(float)
-    ...
-    ...     def diagonal(self, x):
-    ...         return np.ones(len(x))
-    >>> with solve.SOLVERS.restored():
-    ...     @solve.register(White, measures.IntegerMeasure)
-    ...     def white(kernel, measure, points, jitter):
-    ...         gram = solve.DenseGram(np.eye(len(points)))
-    ...         mass = None if measure is None else np.exp(measure.log_prob(points))
-    ...         return solve.Solution(gram, mass)
-    ...
-    ...     solve.solve(White(), measures.Counting(9), np.array([4, 7])).weights
-    array([1., 1.])
-    """
-    return SOLVERS.register(kernel_type, measure_type)
+#: Decorates a function ``(kernel, measure, points, jitter) -> Solution`` to enter a solver for two
+#: classes and what is derived from them. The most specific is asked first; where it returns ``None``
+#: (for parameters or points it does not suit) the next is, at last the dense one, which suits all.
+#: With ``None`` for a measure the Gram matrix alone is asked for.
+register = SOLVERS.register
 
 
 def solve(
