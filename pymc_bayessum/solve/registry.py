@@ -50,9 +50,9 @@ SOLVERS: Registry[Solver] = Registry()
 
 
 #: Decorates a function ``(kernel, measure, points, jitter) -> Solution`` to enter a solver for two
-#: classes and what is derived from them. The most specific is asked first; where it returns ``None``
-#: (for parameters or points it does not suit) the next is, at last the dense one, which suits all.
-#: With ``None`` for a measure the Gram matrix alone is asked for.
+#: classes and what is derived from them. The most specific is asked first; where it returns
+#: ``None`` (for parameters or points it does not suit) the next is, at last the dense one, which
+#: suits all. With ``None`` for a measure the Gram matrix alone is asked for.
 register = SOLVERS.register
 
 
