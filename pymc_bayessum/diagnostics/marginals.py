@@ -45,14 +45,8 @@ type Change = Callable[[np.ndarray], tuple[float, float]]
 class Moved(NamedTuple):
     """By how much the marginals move from the approximate to the reference posterior.
 
-    Attributes
-    ----------
-    shift : float
-        Largest change of a mean, in sds.
-    stretch : float
-        Largest relative change of a sd.
-    noise : float
-        How much of the largest shift could be the reference's own error, in sds.
+    The largest change of a mean, in sds, and of a sd, relative to itself; and how much of the
+    former could be the reference's own error.
     """
 
     shift: float

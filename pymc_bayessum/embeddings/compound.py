@@ -37,22 +37,8 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     .. math:: \mu(y) = \int k(x, y) P(dx), \qquad \iint k(x, x') P(dx) P(dx')
 
     A measure with mass other than one (``Counting``) is not normalised. Closed forms (after Kang,
-    Briol, Karvonen and Chen, "BayesSum", and beyond it):
-
-    ================== ==========================================================================
-    kernel             measures
-    ================== ==========================================================================
-    Brownian           Poisson, NegativeBinomial, Geometric, Logarithmic, mixtures of these,
-                       Counting, UniformInterval
-    IntegratedBrownian Counting
-    Matern             Counting, UniformInterval
-    Polynomial         Poisson, NegativeBinomial, Geometric, Logarithmic, Skellam, Counting,
-                       UniformInterval, mixtures
-    SquaredExponential UniformInterval
-    ExpHamming         UniformCategorical, UniformSpins, ProductCategorical, TreeCategorical,
-                       MarkovCategorical, mixtures of these
-    Tanimoto           UniformCategorical and ProductCategorical of binary sites
-    ================== ==========================================================================
+    Briol, Karvonen and Chen, "BayesSum", and beyond it) are rows of a registry, which the
+    documentation prints as a dictionary.
 
     Sums and scalings of kernels are taken apart, products merged where they can be
     (:func:`~pymc_bayessum.embeddings.algebra.multiply`). ``First``, ``Second`` and ``Tensor``

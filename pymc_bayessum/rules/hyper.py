@@ -55,12 +55,6 @@ class Selection:
         Their log marginal likelihoods.
     at_edge : bool
         Whether the best lies at the end of a family ordered by one parameter, or on a bound.
-
-    Examples
-    --------
-    >>> from pymc_bayessum.kernels import Brownian
-    >>> select_kernel([Brownian(1.0)], [0, 3], [1.0, 3.0]).at_edge
-    False
     """
 
     kernel: Kernel

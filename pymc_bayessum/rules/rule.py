@@ -70,11 +70,6 @@ class Reach:
         mass far outside is extrapolated, not seen.
     support : Support
         The set that is summed over.
-
-    Examples
-    --------
-    >>> poisson_rule(3.0, n=8).reach.highest
-    7
     """
 
     lowest: float | None

@@ -162,11 +162,6 @@ class GoodnessOfFit:
         Share of bootstrap values at least as large, counting the sample itself.
     bootstrap : ndarray of shape (n_bootstrap,)
         The bootstrap values of the statistic, were the sample from p.
-
-    Examples
-    --------
-    >>> GoodnessOfFit(statistic=0.2, p_value=0.03, bootstrap=np.zeros(3)).p_value
-    0.03
     """
 
     statistic: float

@@ -20,20 +20,10 @@ __all__ = ["SOLVERS", "Solution", "factorize", "register", "solve"]
 
 
 class Solution(NamedTuple):
-    """What a solver found.
+    """What a solver found: the attributes of a `Rule` of these names.
 
-    Attributes
-    ----------
-    gram : Gram
-        The factorised Gram matrix of the nodes.
-    weights : ndarray of shape (N,) or None
-        K^-1 mu; ``None`` when there was no measure to sum under.
-    variance : float
-        Posterior variance of the sum at unit amplitude, never below zero.
-    log_abs_weights : ndarray of shape (N,) or None
-        Where it is known more accurately than from the weights.
-    clipped : float
-        How far below zero rounding had pushed the variance.
+    Without a measure to sum under there are no weights; their logarithm is there where it is known
+    more accurately than from them.
     """
 
     gram: Gram
