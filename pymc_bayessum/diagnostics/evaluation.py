@@ -60,22 +60,11 @@ class Part(NamedTuple):
 class Seen(NamedTuple):
     """One normaliser at one draw, in numbers: means over its rows, unless said otherwise.
 
-    Attributes
-    ----------
-    log_z, log_z_sd, log_z_reference : float
-        The log-normaliser, the sd its rule states, and the reference.
-    log_z_error, log_z_error_max : float
-        Log Z minus reference: its mean, and the largest (in size, with its sign) of any row.
-    worst_row : int
-        Which row that is, counted in C order.
-    reference_sd, reference_noise : float
-        How uncertain the reference is, and half the difference of two halves of it.
-    beyond, needed : float
-        Share of the sum outside the range of the rule's nodes, and up to where nodes are needed.
-    cut : float
-        Share of what the summand has beyond an end of its support at which it does not end.
-    log_ratio_alone : float
-        Change of the model's logp when this log Z is replaced by its reference.
+    Names that `check_normalizer` explains mean the same. ``reference_noise`` is half the difference
+    of two halves of the reference, ``beyond`` the share of the sum outside the range of the rule's
+    nodes, ``needed`` up to where nodes are needed, ``cut`` the share of what the summand has beyond
+    an end of its support at which it does not end, and ``log_ratio_alone`` the change of the
+    model's logp when this log Z is replaced by its reference.
     """
 
     log_z: float

@@ -9,14 +9,15 @@ from pymc_bayessum.arguments import positive
 from pymc_bayessum.kernels.base import Kernel, numbers
 from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support
 
-__all__ = ["ExpHamming", "Tanimoto", "hamming"]
+__all__ = ["ExpHamming", "Tanimoto", "hamming", "same_sites"]
 
 
 def _vectors(points: Points) -> np.ndarray:
     return numbers(points, 2, "a kernel on sites takes integers of shape (N, L)")
 
 
-def _same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
+def same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
+    """Return two batches of points on sites, or raise unless they have as many sites."""
     a, b = _vectors(x), _vectors(y)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"points must have equal numbers of sites, got {a.shape} and {b.shape}")
@@ -32,7 +33,7 @@ def hamming(x: Points, y: Points) -> np.ndarray:
     >>> hamming([[0, 1, 2]], [[0, 2, 1]]).tolist()
     [[2.0]]
     """
-    a, b = _same_sites(x, y)
+    a, b = same_sites(x, y)
     n_sites = a.shape[1]
     states = np.intersect1d(a, b)
     agree = np.zeros((len(a), len(b)))
@@ -98,7 +99,7 @@ class Tanimoto(Kernel):
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
-        a, b = (_binary(v) for v in _same_sites(x, y))
+        a, b = (_binary(v) for v in same_sites(x, y))
         both = a @ b.T
         either = a.sum(axis=1)[:, None] + b.sum(axis=1)[None, :] - both
         return np.where(either > 0, both / np.maximum(either, 1.0), 1.0)

@@ -317,7 +317,7 @@ def batch_size(points: Points) -> int:
     return batch_size(points[0]) if isinstance(points, tuple) else len(points)
 
 
-def take(points: Points, index: np.ndarray) -> Points:
+def take(points: Points, index: Any) -> Points:
     """Return the points of a batch at the given positions."""
     if isinstance(points, tuple):
         return tuple(take(part, index) for part in points)
