@@ -6,7 +6,6 @@ With :math:`k(x, y) = \min(x, y) + c` everything follows from the survival funct
 """
 
 import math
-from functools import singledispatch
 
 import numpy as np
 from scipy import special
@@ -30,43 +29,25 @@ from pymc_bayessum.measures.compound import IntegerMixture
 __all__ = ["survival"]
 
 
-@singledispatch
 def survival(measure: Measure, r: np.ndarray) -> np.ndarray:
     """P(X > r) at real r >= 0, to full relative accuracy.
 
     Between integers it is the smooth function that agrees with the survival function there.
     """
+    match measure:
+        case Poisson():
+            return special.gammainc(r + 1.0, measure.mu)
+        case Geometric():
+            return np.exp((r + 1.0) * math.log1p(-measure.p))
+        case NegativeBinomial():
+            return special.betaincc(measure.n, r + 1.0, measure.p)
+        case Logarithmic():
+            # The sum of p^x / x over x > r is the incomplete beta function B(p; r + 1, 0), and the
+            # complete one tends to 1 / b with its second argument b.
+            return special.betainc(r + 1.0, 1e-20, measure.p) / 1e-20 / -math.log1p(-measure.p)
+        case IntegerMixture():
+            return measure.weights @ np.stack([survival(part, r) for part in measure.measures])
     raise NotImplementedError(f"no survival function for {type(measure).__name__}")
-
-
-@survival.register
-def _(measure: Poisson, r: np.ndarray) -> np.ndarray:
-    return special.gammainc(r + 1.0, measure.mu)
-
-
-@survival.register
-def _(measure: NegativeBinomial, r: np.ndarray) -> np.ndarray:
-    return special.betaincc(measure.n, r + 1.0, measure.p)
-
-
-@survival.register
-def _(measure: Geometric, r: np.ndarray) -> np.ndarray:
-    return np.exp((r + 1.0) * math.log1p(-measure.p))
-
-
-@survival.register
-def _(measure: Logarithmic, r: np.ndarray) -> np.ndarray:
-    # The sum of p^x / x over x > r is the incomplete beta function B(p; r + 1, 0), and the complete
-    # one tends to 1 / b with its second argument b.
-    return special.betainc(r + 1.0, 1e-20, measure.p) / 1e-20 / -math.log1p(-measure.p)
-
-
-@survival.register
-def _(measure: IntegerMixture, r: np.ndarray) -> np.ndarray:
-    return sum(
-        (w * survival(m, r) for w, m in zip(measure.weights, measure.measures, strict=True)),
-        np.zeros(len(r)),
-    )
 
 
 def _squared_survival_sum(measure: IntegerMeasure) -> float:
