@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.pytensorf import floatX
 from pytensor.graph.basic import Variable
 from pytensor.tensor.utils import safe_signature
 from pytensor.tensor.variable import TensorVariable
@@ -301,7 +301,9 @@ def _broadcasting(
     log_f: Any, params: Sequence[Any], ndims_params: Any, ndim_supp: int
 ) -> tuple[list[Any], list[int], Callable[..., Any]]:
     """Return the parameters, their core dimensions, and log_f with room for an axis of nodes."""
-    tensors = [_as_parameter(param) for param in params]
+    # Left to itself PyTensor makes 4.0, but not 0.1, a number of single precision.
+    given = [floatX(param) if isinstance(param, float) else param for param in params]
+    tensors = [pt.as_tensor_variable(param) for param in given]
     core_ndims = _core_ndims(tensors, ndims_params, ndim_supp)
 
     def log_f_at_nodes(nodes, *values):
@@ -327,13 +329,6 @@ def _log_mass(
         return pt.switch(inside, normalized(log_f(safe, *values), log_z(*values)), -np.inf)
 
     return logp
-
-
-def _as_parameter(param: Any) -> TensorVariable:
-    # Left to itself PyTensor makes 4.0, but not 0.1, a number of single precision.
-    if isinstance(param, float):
-        param = np.asarray(param, dtype=pytensor.config.floatX)
-    return pt.as_tensor_variable(param)
 
 
 def _make_room(value: Any, core_ndim: int) -> Any:

@@ -161,7 +161,9 @@ class Evaluator:
             now.log_z.append(log_z)
             now.sd.append(sd)
             now.theta.extend(theta)
-            now.reference.append(_reference_value(part, draw, theta, log_z))
+            # Without a reference the normaliser stands for itself, infinitely uncertain.
+            itself = ReferenceValue(log_z, sd=np.inf)
+            now.reference.append(itself if part.reference is None else part.reference(draw, theta))
         return now
 
     def _change(
@@ -332,12 +334,3 @@ def _compile_log_ratio(
     ]
     total = pt.add(*changes, 0.0)
     return _compile([*variables, *shared, *old, *new], total, options)
-
-
-def _reference_value(
-    part: Part, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray], log_z: np.ndarray
-) -> ReferenceValue:
-    """Return the reference; without one the normaliser stands for itself, infinitely uncertain."""
-    if part.reference is None:
-        return ReferenceValue(log_z, sd=np.inf)
-    return part.reference(draw, theta)

@@ -49,7 +49,8 @@ def judge_draws(
     # A heavy tail of weights that are all alike has nothing to be heavy with.
     largest = n_draws * float(np.exp(check["log_weight"].values.max()))
     harmless = shift <= HARMLESS_SHIFT and (khat < GOOD_KHAT or largest < EQUAL_WEIGHTS)
-    noise = _reference_noise(check)
+    # How much of the variation of the log-likelihood error the references make up.
+    noise = float((check["reference_noise"] * check["times"]).sum("normalizer").std())
     if not harmless and khat < GOOD_KHAT and ess >= MINIMUM_ESS and noise <= HARMLESS_SHIFT:
         # The shift bounds what any mean can do; those of the parameters are seen in the weights.
         weighted = Moved(check.attrs["moved_mean"], check.attrs["moved_sd"], 0.0)
@@ -166,12 +167,6 @@ def _cut_short(check: xr.Dataset) -> str | None:
         f"beyond the last number, with {cut[..., worst].mean():.2g} of the mass that is summed. "
         "Sum further, or say support=range(...) to pbs.Unnormalized if it really ends there"
     )
-
-
-def _reference_noise(check: xr.Dataset) -> float:
-    """Return how much of the variation of the log-likelihood error the references make up."""
-    noise = (check["reference_noise"] * check["times"]).sum("normalizer")
-    return float(noise.std())
 
 
 def advice_on(check: xr.Dataset, parts: Sequence[Part]) -> str:

@@ -1,14 +1,7 @@
 r"""Rules for many nodes: low-rank Gram matrices by randomly pivoted Cholesky.
 
 A rule on N nodes costs O(N^3) time and N^2 numbers. With a factor of r columns,
-:math:`K \approx F F'` (`pymc_bayessum.solve.pivoted`), it takes O(N r^2) time and N r numbers:
-
-- `nystroem_rule` uses the values at all nodes: the best function in the span of the r kernels at
-  the pivots is fitted to them and summed exactly. Steps of a conjugate-gradient method,
-  preconditioned by F, then lead towards the full rule.
-- `pivot_rule` uses the values at the pivots only, for summands that are dear.
-
-Both report an exact posterior variance, the first by sums over blocks of the Gram matrix.
+:math:`K \approx F F'` (`pymc_bayessum.solve.pivoted`), it takes O(N r^2) time and N r numbers.
 """
 
 from dataclasses import dataclass, field
