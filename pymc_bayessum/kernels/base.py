@@ -58,12 +58,6 @@ class Kernel(Checked, ABC):
 
     ``k(x, y)`` is the Gram matrix of two batches, ``k.diagonal(x)`` the values k(x, x).
     ``k1 + k2``, ``k1 * k2`` and ``a * k`` are kernels on the same domain.
-
-    Attributes
-    ----------
-    growth : float or None
-        Exponent g such that sqrt(k(x, x)) grows no faster than abs(x)**g (zero for a bounded
-        kernel), or ``None`` when nothing is known. Sums over infinite supports need it.
     """
 
     # A NumPy number on the left must leave the product to the kernel.
@@ -71,7 +65,11 @@ class Kernel(Checked, ABC):
 
     @property
     def growth(self) -> float | None:
-        """Exponent of the growth of sqrt(k(x, x)), or ``None`` when unknown."""
+        """Exponent g such that sqrt(k(x, x)) grows no faster than abs(x)**g, or ``None``.
+
+        It is zero for a bounded kernel, and ``None`` when nothing is known. Sums over infinite
+        supports need it.
+        """
         return None
 
     @abstractmethod
