@@ -224,17 +224,13 @@ _KINDS: tuple[Kernel, ...] = (
 )
 
 
-def working_kernels(measure: Measure) -> list[str]:
-    """Names of the kernels that :func:`embed` answers for under a measure."""
+def _working_kernels(measure: Measure) -> str:
+    """Name the kernels that :func:`embed` answers for under a measure."""
     if isinstance(measure, Product):
-        first, second = working_kernels(measure.first), working_kernels(measure.second)
-        return [
-            f"First of {', '.join(first)}",
-            f"Second of {', '.join(second)}",
-            "Tensor of one of each",
-        ]
+        first, second = _working_kernels(measure.first), _working_kernels(measure.second)
+        return f"First of {first}; Second of {second}; Tensor of one of each"
     if isinstance(measure, Pushforward):
-        return [f"Pullback by its inverse of {', '.join(working_kernels(measure.measure))}"]
+        return f"Pullback by its inverse of {_working_kernels(measure.measure)}"
     known = {type(kind) for kind in _KINDS}
     rows = [kernel for kernel, kind in ROWS.entries if isinstance(measure, kind)]
     names = {kernel.__name__ for kernel in rows if kernel not in known}
@@ -243,13 +239,11 @@ def working_kernels(measure: Measure) -> list[str]:
             with suppress(ValueError):
                 _embed_term(kind, measure)
                 names.add(type(kind).__name__)
-    return sorted(names)
+    return ", ".join(sorted(names)) or "none"
 
 
 def _no_embedding(kernel: Kernel, measure: Measure, reason: str) -> ValueError:
-    names = working_kernels(measure)
-    known = "; ".join(names) if isinstance(measure, Product) else ", ".join(names)
     return ValueError(
         f"no embedding of {type(kernel).__name__} under {type(measure).__name__}: {reason}. "
-        f"Kernels that work with this measure: {known or 'none'}"
+        f"Kernels that work with this measure: {_working_kernels(measure)}"
     )

@@ -129,8 +129,7 @@ def concatenate(batches: list[Points]) -> Points:
 
 def gumbel_top(log_prob: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Positions of the ``n`` largest of ``log_prob`` plus Gumbel noise, in falling order."""
-    with np.errstate(invalid="ignore"):
-        score = log_prob + rng.gumbel(size=len(log_prob))
+    score = log_prob + rng.gumbel(size=len(log_prob))
     if np.isfinite(log_prob).sum() < n:
         raise ValueError(
             f"n must be at most the {int(np.isfinite(log_prob).sum())} points with mass, got {n}"

@@ -153,6 +153,11 @@ class UniformCategorical(SiteMeasure):
     n_sites: int = field(metadata={"check": count})
     n_states: int = field(metadata={"check": count})
 
+    @property
+    def probs(self) -> np.ndarray:
+        """The same probability for every state, shape (L, S)."""
+        return np.full((self.n_sites, self.n_states), 1.0 / self.n_states)
+
     @override
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
         return np.full((len(x), self.n_states), -math.log(self.n_states))

@@ -188,10 +188,9 @@ class Sites(_Vectors):
 
     def decode(self, index: np.ndarray) -> np.ndarray:
         """Return the points with the given positions in the listing, last site fastest."""
-        rest = np.asarray(index, dtype=np.int64)
-        x = np.empty((len(rest), self.n_sites), dtype=np.int64)
-        for site in range(self.n_sites - 1, -1, -1):
-            rest, x[:, site] = np.divmod(rest, self.n_states)
+        place = self.n_states ** np.arange(self.n_sites - 1, -1, -1)
+        x = np.asarray(index, dtype=np.int64)[:, None] // place
+        x %= self.n_states
         return x
 
     def _enumerate(self) -> np.ndarray:
