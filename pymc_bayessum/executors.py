@@ -38,7 +38,12 @@ def in_order[T, R](
     if executor is None:
         yield from map(function, items)
         return
-    futures = _submitted(function, items, executor)
+    futures: list[Any] = []
+    for item in items:
+        try:
+            futures.append(executor.submit(function, item))
+        except BrokenExecutor:  # it was dead already
+            futures.append(None)
     told = False
     try:
         for item, future in zip(items, futures, strict=True):
@@ -65,14 +70,3 @@ def in_order[T, R](
         for future in futures:
             if future is not None:
                 future.cancel()
-
-
-def _submitted(function: Callable, items: Sequence, executor: Executor) -> list[Any]:
-    """Return a future for each item; None where the executor was dead already."""
-    futures: list[Any] = []
-    for item in items:
-        try:
-            futures.append(executor.submit(function, item))
-        except BrokenExecutor:
-            futures.append(None)
-    return futures
