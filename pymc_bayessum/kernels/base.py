@@ -22,7 +22,6 @@ __all__ = [
     "Second",
     "Sum",
     "Tensor",
-    "numbers",
     "require_kernel",
     "upper_blocks",
 ]
@@ -41,16 +40,6 @@ def upper_blocks(blocks: Blocks, n: int) -> Iterator[tuple[slice, slice, np.ndar
     for position, rows in enumerate(parts):
         for columns in parts[position:]:
             yield rows, columns, blocks(rows, columns)
-
-
-def numbers(points: Points, ndim: int, taken: str) -> np.ndarray:
-    """Batch of finite numbers with ``ndim`` dimensions; ``taken`` says who takes what."""
-    x = np.asarray(points)
-    if x.ndim != ndim or x.dtype.kind not in "iufb":
-        raise ValueError(f"{taken}, got shape {x.shape} and dtype {x.dtype}")
-    if not np.isfinite(x).all():
-        raise ValueError("points must be finite, got NaN or infinity among them")
-    return x
 
 
 class Kernel(Checked, ABC):

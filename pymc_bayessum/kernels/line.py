@@ -9,8 +9,8 @@ from typing import Literal, override
 import numpy as np
 
 from pymc_bayessum.arguments import count, integer, positive, real
-from pymc_bayessum.kernels.base import Kernel, numbers
-from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support
+from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support, numbers
 
 __all__ = [
     "Brownian",
@@ -24,8 +24,7 @@ __all__ = [
 
 def _line(points: Points) -> np.ndarray:
     """Batch of numbers as floats, shape (N,)."""
-    taken = "a kernel on the line takes numbers of shape (N,)"
-    return numbers(np.atleast_1d(points), 1, taken).astype(float)
+    return numbers(points, 1).astype(float)
 
 
 def half_line(points: Points) -> np.ndarray:

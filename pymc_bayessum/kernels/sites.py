@@ -6,19 +6,15 @@ from typing import override
 import numpy as np
 
 from pymc_bayessum.arguments import positive
-from pymc_bayessum.kernels.base import Kernel, numbers
-from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support
+from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support, numbers
 
 __all__ = ["ExpHamming", "Tanimoto", "hamming", "same_sites"]
 
 
-def _vectors(points: Points) -> np.ndarray:
-    return numbers(points, 2, "a kernel on sites takes integers of shape (N, L)")
-
-
 def same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
     """Return two batches of points on sites, or raise unless they have as many sites."""
-    a, b = _vectors(x), _vectors(y)
+    a, b = numbers(x, 2), numbers(y, 2)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"points must have equal numbers of sites, got {a.shape} and {b.shape}")
     return a, b
@@ -75,7 +71,7 @@ class ExpHamming(Kernel):
 
     @override
     def diagonal(self, x: Points) -> np.ndarray:
-        return np.ones(len(_vectors(x)))
+        return np.ones(len(numbers(x, 2)))
 
     @override
     def accepts(self, support: Support) -> bool:
@@ -106,7 +102,7 @@ class Tanimoto(Kernel):
 
     @override
     def diagonal(self, x: Points) -> np.ndarray:
-        return np.ones(len(_binary(_vectors(x))))
+        return np.ones(len(_binary(numbers(x, 2))))
 
     @override
     def accepts(self, support: Support) -> bool:

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple, override
 import numpy as np
 
 from pymc_bayessum.arguments import function, integer
-from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum, numbers, require_kernel
+from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum, require_kernel
 from pymc_bayessum.kernels.sites import ExpHamming, hamming, same_sites
-from pymc_bayessum.measures.supports import Points, Sites, Support, take
+from pymc_bayessum.measures.supports import Points, Sites, Support, numbers, take
 
 __all__ = ["Stein", "as_states", "score", "turn"]
 
@@ -38,7 +38,7 @@ DIAGONAL_BLOCK = 64
 
 def as_states(name: str, points: Points, n_states: int) -> np.ndarray:
     """Return points as integers (N, L) with states 0, ..., n_states - 1, or raise."""
-    x = numbers(points, 2, f"{name} must be integers of shape (N, L)")
+    x = numbers(points, 2, name=name)
     if x.shape[1] == 0:
         raise ValueError(f"{name} must have at least one site, got shape {x.shape}")
     support = Sites(x.shape[1], n_states)

@@ -23,6 +23,7 @@ __all__ = [
     "Spins",
     "Support",
     "batch_size",
+    "numbers",
     "point_keys",
     "take",
 ]
@@ -34,18 +35,18 @@ Points = Any
 ENUMERATION_LIMIT = 2**22
 
 
-def _numbers(points: Points, ndim: int, finite: bool = True) -> np.ndarray:
+def numbers(points: Points, ndim: int, finite: bool = True, name: str = "points") -> np.ndarray:
     """Batch of numbers with ``ndim`` dimensions; integers where they are integers."""
     array = np.asarray(points)
     if array.dtype.kind not in "iufb":
-        raise TypeError(f"points must be numbers, got an array of dtype {array.dtype}")
+        raise TypeError(f"{name} must be numbers, got an array of dtype {array.dtype}")
     if ndim == 1 and array.ndim == 0:
         array = array[None]
     if array.ndim != ndim:
         shape = "(N,)" if ndim == 1 else "(N, L)"
-        raise ValueError(f"points must have shape {shape}, got {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, got shape {array.shape}")
     if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError("points must be finite, got NaN or infinity among them")
+        raise ValueError(f"{name} must be finite, got NaN or infinity among them")
     return array
 
 
@@ -103,11 +104,11 @@ class Line(Support):
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
-        return _whole(_numbers(points, 1))
+        return _whole(numbers(points, 1))
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x, (low, high) = _numbers(points, 1, finite=False), self.ends
+        x, (low, high) = numbers(points, 1, finite=False), self.ends
         return (x >= low) & (x <= high) & np.isfinite(x) & (x == np.floor(x))
 
 
@@ -161,14 +162,14 @@ class _Vectors(Support):
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
-        x = _whole(_numbers(points, 2))
+        x = _whole(numbers(points, 2))
         if x.shape[1] != self.n_sites:
             raise ValueError(f"points must have {self.n_sites} sites, got shape {x.shape}")
         return x
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 2, finite=False)
+        x = numbers(points, 2, finite=False)
         return self._are_states(x).all(axis=1) & (x.shape[1] == self.n_sites)
 
     @abstractmethod
@@ -231,11 +232,11 @@ class Interval(Support):
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
-        return _numbers(points, 1).astype(float)
+        return numbers(points, 1).astype(float)
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1, finite=False)
+        x = numbers(points, 1, finite=False)
         return (x >= self.low) & (x <= self.high)
 
 
@@ -292,7 +293,7 @@ class Image(Support):
         if isinstance(points, tuple):
             return points
         array = np.asarray(points)
-        return _numbers(array, max(array.ndim, 1))
+        return numbers(array, max(array.ndim, 1))
 
     @override
     def contains(self, points: Points) -> np.ndarray:
