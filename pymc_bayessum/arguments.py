@@ -1,10 +1,19 @@
 """Checks of arguments: each names the argument, what was given and what is allowed."""
 
+from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-__all__ = ["as_generator", "at_full_length", "fraction", "integer", "positive", "real", "reals"]
+
+class Checked:
+    """A dataclass whose fields may name a check: ``field(metadata={"check": positive})``."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]  # whoever calls this is a dataclass
+            if check := item.metadata.get("check"):
+                object.__setattr__(self, item.name, check(item.name, getattr(self, item.name)))
 
 
 def real(name: str, value: Any) -> float:
@@ -42,6 +51,17 @@ def integer(name: str, value: Any, minimum: int = 0) -> int:
     if number < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {int(value)}")
     return int(value)
+
+
+#: An int of at least one.
+count = partial(integer, minimum=1)
+
+
+def function(name: str, value: Any) -> Any:
+    """Return ``value`` if it can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be callable, got {value!r}")
+    return value
 
 
 def reals(name: str, value: Any, ndim: int | tuple[int, ...]) -> np.ndarray:

@@ -74,10 +74,7 @@ def sales(histogram: bool = False) -> pd.DataFrame:
 def freight() -> pd.DataFrame:
     """Airfreight breakage: broken ampules by the number of transfers of a shipment; 10 rows.
 
-    Returns
-    -------
-    DataFrame
-        Columns ``broken`` and ``transfers``.
+    Columns ``broken`` and ``transfers``.
 
     Examples
     --------
@@ -93,11 +90,8 @@ def freight() -> pd.DataFrame:
 def takeoverbids() -> pd.DataFrame:
     """Bids received by 126 firms that were takeover targets: under-dispersed counts.
 
-    Returns
-    -------
-    DataFrame
-        Response ``numbids`` and the covariates ``leglrest``, ``rearest``, ``finrest``,
-        ``whtknght``, ``bidprem``, ``insthold``, ``size``, ``sizesq``, ``regulatn``, among others.
+    Response ``numbids`` and the covariates ``leglrest``, ``rearest``, ``finrest``, ``whtknght``,
+    ``bidprem``, ``insthold``, ``size``, ``sizesq``, ``regulatn``, among others.
 
     Examples
     --------
@@ -115,10 +109,7 @@ def takeoverbids() -> pd.DataFrame:
 def sitophilus() -> pd.DataFrame:
     """Weevil progeny under four plant extracts: 40 over-dispersed counts.
 
-    Returns
-    -------
-    DataFrame
-        Columns ``extract`` (Control, Leaf, Branch or Seed) and ``ninsect``.
+    Columns ``extract`` (Control, Leaf, Branch or Seed) and ``ninsect``.
 
     Examples
     --------
@@ -161,13 +152,7 @@ def syllables(language: str = "hungarian", histogram: bool = False) -> pd.DataFr
     return _from_histogram("syllables", _SYLLABLES[language], source, histogram)
 
 
-_LOADERS = {
-    "freight": freight,
-    "sales": sales,
-    "sitophilus": sitophilus,
-    "syllables": syllables,
-    "takeoverbids": takeoverbids,
-}
+_LOADERS = {each.__name__: each for each in (freight, sales, sitophilus, syllables, takeoverbids)}
 
 
 def names() -> list[str]:

@@ -85,42 +85,18 @@ class CMP(CMPBased):
 
 
 class ZeroInflatedCMP(ZerosArguments, CMPBased):
-    r"""Zero-inflated CMP counts, their dimensions matched by name.
+    """Zero-inflated CMP counts, their dimensions matched by name.
 
     The distribution and its parameters are those of :class:`pymc_bayessum.ZeroInflatedCMP`.
-
-    Parameters
-    ----------
-    psi : xtensor_like of float
-        Expected proportion of CMP draws (0 <= psi <= 1).
-    mu, lam, mode : xtensor_like of float
-        Exactly one: the mean, the rate, or :math:`\lambda^{1/\nu}`.
-    nu : xtensor_like of float
-        Dispersion (nu >= 0).
-    normalizer : Rule, optional
-    **kwargs
-        ``observed``, ``dims``, ... as in any distribution of ``pymc.dims``.
     """
 
     rv_type = ZeroInflatedCMPRV
 
 
 class HurdleCMP(ZerosArguments, CMPBased):
-    r"""Hurdle CMP counts, their dimensions matched by name.
+    """Hurdle CMP counts, their dimensions matched by name.
 
     The distribution and its parameters are those of :class:`pymc_bayessum.HurdleCMP`.
-
-    Parameters
-    ----------
-    psi : xtensor_like of float
-        Probability of a positive count (0 <= psi <= 1).
-    mu, lam, mode : xtensor_like of float
-        Exactly one: the mean, the rate, or :math:`\lambda^{1/\nu}`.
-    nu : xtensor_like of float
-        Dispersion (nu >= 0).
-    normalizer : Rule, optional
-    **kwargs
-        ``observed``, ``dims``, ... as in any distribution of ``pymc.dims``.
     """
 
     rv_type = HurdleCMPRV

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from typing import Any
 
-__all__ = ["as_executor", "in_order"]
-
 
 def as_executor(executor: Any) -> Executor | None:
     """Return an executor, or raise for what is none."""
@@ -38,7 +36,12 @@ def in_order[T, R](
     if executor is None:
         yield from map(function, items)
         return
-    futures = _submitted(function, items, executor)
+    futures: list[Any] = []
+    for item in items:
+        try:
+            futures.append(executor.submit(function, item))
+        except BrokenExecutor:  # it was dead already
+            futures.append(None)
     told = False
     try:
         for item, future in zip(items, futures, strict=True):
@@ -65,14 +68,3 @@ def in_order[T, R](
         for future in futures:
             if future is not None:
                 future.cancel()
-
-
-def _submitted(function: Callable, items: Sequence, executor: Executor) -> list[Any]:
-    """Return a future for each item; None where the executor was dead already."""
-    futures: list[Any] = []
-    for item in items:
-        try:
-            futures.append(executor.submit(function, item))
-        except BrokenExecutor:
-            futures.append(None)
-    return futures

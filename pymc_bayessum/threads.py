@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["in_parts", "in_threads"]
-
 _inside = local()
 
 

@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial, singledispatch
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.pytensorf import floatX
 from pytensor.graph.basic import Variable
 from pytensor.tensor.utils import safe_signature
 from pytensor.tensor.variable import TensorVariable
@@ -32,8 +32,6 @@ from pymc_bayessum.normalizers.node import log_z as log_z_of
 from pymc_bayessum.normalizers.node import normalized
 from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
-
-__all__ = ["Unnormalized"]
 
 
 class Unnormalized:
@@ -301,7 +299,9 @@ def _broadcasting(
     log_f: Any, params: Sequence[Any], ndims_params: Any, ndim_supp: int
 ) -> tuple[list[Any], list[int], Callable[..., Any]]:
     """Return the parameters, their core dimensions, and log_f with room for an axis of nodes."""
-    tensors = [_as_parameter(param) for param in params]
+    # Left to itself PyTensor makes 4.0, but not 0.1, a number of single precision.
+    given = [floatX(param) if isinstance(param, float) else param for param in params]
+    tensors = [pt.as_tensor_variable(param) for param in given]
     core_ndims = _core_ndims(tensors, ndims_params, ndim_supp)
 
     def log_f_at_nodes(nodes, *values):
@@ -327,13 +327,6 @@ def _log_mass(
         return pt.switch(inside, normalized(log_f(safe, *values), log_z(*values)), -np.inf)
 
     return logp
-
-
-def _as_parameter(param: Any) -> TensorVariable:
-    # Left to itself PyTensor makes 4.0, but not 0.1, a number of single precision.
-    if isinstance(param, float):
-        param = np.asarray(param, dtype=pytensor.config.floatX)
-    return pt.as_tensor_variable(param)
 
 
 def _make_room(value: Any, core_ndim: int) -> Any:
@@ -370,44 +363,26 @@ def _sampler(random: Callable[..., Any] | None, message: str, n_params: int) -> 
     return draw
 
 
-@singledispatch
 def _inside(support: Support, value: Any) -> Any:
     """Return symbolically which values, or rows of values, lie in a support."""
+    match support:
+        case Naturals():
+            return pt.ge(value, support.start)
+        case Integers():
+            return pt.ones_like(value, dtype=bool)
+        case Range():
+            return pt.and_(pt.ge(value, support.low), pt.le(value, support.high))
+        case Sites():
+            return pt.all(pt.and_(pt.ge(value, 0), pt.lt(value, support.n_states)), axis=-1)
+        case Spins():
+            return pt.all(pt.eq(pt.abs(value), 1), axis=-1)
+        case Image():
+            origin = support.inverse(value)
+            back = pt.eq(support.forward(origin), value)
+            if isinstance(support.base, Sites | Spins):
+                back = pt.all(back, axis=-1)
+            return pt.and_(_inside(support.base, origin), back)
     raise TypeError(f"rule must sum over integers or rows of them, got the support {support}")
-
-
-@_inside.register
-def _(support: Naturals, value: Any) -> Any:
-    return pt.ge(value, support.start)
-
-
-@_inside.register
-def _(support: Integers, value: Any) -> Any:
-    return pt.ones_like(value, dtype=bool)
-
-
-@_inside.register
-def _(support: Range, value: Any) -> Any:
-    return pt.and_(pt.ge(value, support.low), pt.le(value, support.high))
-
-
-@_inside.register
-def _(support: Sites, value: Any) -> Any:
-    return pt.all(pt.and_(pt.ge(value, 0), pt.lt(value, support.n_states)), axis=-1)
-
-
-@_inside.register
-def _(support: Spins, value: Any) -> Any:
-    return pt.all(pt.eq(pt.abs(value), 1), axis=-1)
-
-
-@_inside.register
-def _(support: Image, value: Any) -> Any:
-    origin = support.inverse(value)
-    back = pt.eq(support.forward(origin), value)
-    if isinstance(support.base, Sites | Spins):
-        back = pt.all(back, axis=-1)
-    return pt.and_(_inside(support.base, origin), back)
 
 
 def _numbers(observed: Any) -> np.ndarray | None:

@@ -11,10 +11,6 @@ does no harm; what varies moves the posterior.  The draws, weighted by
 :math:`w_s \propto \exp(r_s)` and smoothed by Pareto smoothed importance sampling (Vehtari,
 Simpson, Gelman, Yao and Gabry, 2024, JMLR 25(72)), are draws of the reference posterior as long
 as the tail index :math:`\hat k` of the weights is small.
-
-With the coefficient of variation c of the weights no posterior mean moves by more than c of its
-own posterior standard deviation (Cauchy-Schwarz); effective sample size and c are tied by
-ESS = S / (1 + c²).
 """
 
 from typing import Any
@@ -57,8 +53,6 @@ from pymc_bayessum.diagnostics.verdict import (
 )
 from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.interpreted import PLAIN, interpreted
-
-__all__ = ["check_normalizer"]
 
 #: No time budget goes below this many draws.
 LEAST_DRAWS = 50

@@ -4,8 +4,6 @@ from html import escape
 
 import xarray as xr
 
-__all__ = ["CheckedTree"]
-
 
 class CheckedTree(xr.DataTree):
     """The DataTree that `check_normalizer` returns: it prints as the verdict."""

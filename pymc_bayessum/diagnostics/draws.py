@@ -1,20 +1,12 @@
 """The draws that a check looks at: from any sampler, from a file, or a single point."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-
-__all__ = [
-    "as_tree",
-    "first",
-    "free_variables",
-    "thin",
-    "time_budget_of",
-    "values_of",
-]
+from arviz_base import from_dict
 
 
 def as_tree(idata: Any, model: pm.Model, group: str) -> tuple[xr.DataTree, dict[str, Any] | None]:
@@ -34,19 +26,11 @@ def as_tree(idata: Any, model: pm.Model, group: str) -> tuple[xr.DataTree, dict[
             f"idata must be a DataTree or Dataset of draws or a point as pm.find_MAP returns it, "
             f"got {type(idata).__name__}"
         )
-    values = {rv.name: np.asarray(idata[rv.name]) for rv in model.free_RVs if rv.name in idata}
-    variables = {
-        name: (("chain", "draw", *_dims(model, name, value.ndim)), value[None, None])
-        for name, value in values.items()
-    }
-    ds = xr.Dataset(variables, coords={"chain": [0], "draw": [0]})
-    named = {dim: model.coords[dim] for dim in ds.dims if model.coords.get(dim) is not None}
-    ds = ds.assign_coords({dim: list(labels) for dim, labels in named.items()})
-    return xr.DataTree.from_dict({group: ds}), dict(idata)
-
-
-def _dims(model: pm.Model, name: str, ndim: int) -> Iterable[str]:
-    return model.named_vars_to_dims.get(name) or [f"{name}_dim_{i}" for i in range(ndim)]
+    names = [rv.name for rv in model.free_RVs if rv.name in idata]
+    point = {name: np.asarray(idata[name])[None, None] for name in names}
+    coords = {dim: list(labels) for dim, labels in model.coords.items() if labels is not None}
+    tree = from_dict({group: point}, coords=coords, dims=model.named_vars_to_dims)
+    return tree, dict(idata)
 
 
 def free_variables(posterior: xr.Dataset, group: str, model: pm.Model) -> xr.Dataset:

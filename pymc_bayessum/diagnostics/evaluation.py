@@ -32,8 +32,6 @@ from pymc_bayessum.normalizers.node import Found, LogZ, find
 from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
 from pymc_bayessum.progress import progress
 
-__all__ = ["Evaluator", "Part", "Seen", "as_written"]
-
 PREPARED_DRAWS = 100
 #: Draws below which an interrupted check says nothing.
 FEWEST_DRAWS = 20
@@ -60,22 +58,11 @@ class Part(NamedTuple):
 class Seen(NamedTuple):
     """One normaliser at one draw, in numbers: means over its rows, unless said otherwise.
 
-    Attributes
-    ----------
-    log_z, log_z_sd, log_z_reference : float
-        The log-normaliser, the sd its rule states, and the reference.
-    log_z_error, log_z_error_max : float
-        Log Z minus reference: its mean, and the largest (in size, with its sign) of any row.
-    worst_row : int
-        Which row that is, counted in C order.
-    reference_sd, reference_noise : float
-        How uncertain the reference is, and half the difference of two halves of it.
-    beyond, needed : float
-        Share of the sum outside the range of the rule's nodes, and up to where nodes are needed.
-    cut : float
-        Share of what the summand has beyond an end of its support at which it does not end.
-    log_ratio_alone : float
-        Change of the model's logp when this log Z is replaced by its reference.
+    Names that `check_normalizer` explains mean the same. ``reference_noise`` is half the difference
+    of two halves of the reference, ``beyond`` the share of the sum outside the range of the rule's
+    nodes, ``needed`` up to where nodes are needed, ``cut`` the share of what the summand has beyond
+    an end of its support at which it does not end, and ``log_ratio_alone`` the change of the
+    model's logp when this log Z is replaced by its reference.
     """
 
     log_z: float
@@ -172,7 +159,9 @@ class Evaluator:
             now.log_z.append(log_z)
             now.sd.append(sd)
             now.theta.extend(theta)
-            now.reference.append(_reference_value(part, draw, theta, log_z))
+            # Without a reference the normaliser stands for itself, infinitely uncertain.
+            itself = ReferenceValue(log_z, sd=np.inf)
+            now.reference.append(itself if part.reference is None else part.reference(draw, theta))
         return now
 
     def _change(
@@ -343,12 +332,3 @@ def _compile_log_ratio(
     ]
     total = pt.add(*changes, 0.0)
     return _compile([*variables, *shared, *old, *new], total, options)
-
-
-def _reference_value(
-    part: Part, draw: Sequence[np.ndarray], theta: Sequence[np.ndarray], log_z: np.ndarray
-) -> ReferenceValue:
-    """Return the reference; without one the normaliser stands for itself, infinitely uncertain."""
-    if part.reference is None:
-        return ReferenceValue(log_z, sd=np.inf)
-    return part.reference(draw, theta)

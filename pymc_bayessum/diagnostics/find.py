@@ -9,8 +9,6 @@ from pytensor.graph.replace import graph_replace
 
 from pymc_bayessum.normalizers.node import Found, find
 
-__all__ = ["find_normalizers"]
-
 
 def find_normalizers(graph: Any) -> list[Found]:
     """Return the log-normalisers of a model or a graph, with their parameters.
@@ -21,10 +19,6 @@ def find_normalizers(graph: Any) -> list[Found]:
         In a model the log-probabilities of all random variables and the potentials are searched;
         the variables of what is found are the model's random variables, so that it can be
         evaluated on posterior draws.
-
-    Returns
-    -------
-    list of Found
 
     Examples
     --------

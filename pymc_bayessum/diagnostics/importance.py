@@ -12,8 +12,6 @@ import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
-__all__ = ["Weights", "khat_threshold", "resample", "smooth_weights"]
-
 #: Log ratios within this range are constant: the weights differ by less than one percent.
 CONSTANT_RANGE = 0.01
 #: Fewer draws have too short a tail for a Pareto fit.
@@ -24,17 +22,10 @@ MINIMUM_DRAWS = 25
 class Weights:
     """Normalised, smoothed log weights and what they are worth.
 
-    Attributes
-    ----------
-    log_weights : ndarray
-        In the shape of the log ratios; their exponentials sum to one.
-    khat : float
-        Tail index of the ratios.  0 where they, or the largest of them, are constant (bounded
-        ratios have an index of at most 0, and a fit to rounding errors would say nothing);
-        infinite where there are too few draws to fit one, where a single draw has all the
-        weight, or where a ratio is infinite or undefined.
-    ess : float
-        Effective sample size 1 / sum of squared weights.
+    The effective sample size is 1 / sum of squared weights.  The tail index of the ratios is 0
+    where they, or the largest of them, are constant (bounded ratios have an index of at most 0, and
+    a fit to rounding errors would say nothing), and infinite where there are too few draws to fit
+    one, where a single draw has all the weight, or where a ratio is infinite or undefined.
     """
 
     log_weights: np.ndarray

@@ -19,8 +19,6 @@ import pymc as pm
 from pymc_bayessum.diagnostics.space import Space
 from pymc_bayessum.normalizers.interpreted import PLAIN
 
-__all__ = ["Laplace"]
-
 #: Directions in which the gradient is taken; where there are more, these stand for all.
 MOST_DIRECTIONS = 50
 
@@ -29,15 +27,8 @@ MOST_DIRECTIONS = 50
 class Laplace:
     """The Laplace approximation of a posterior about a point, as ``pm.find_MAP`` returns it.
 
-    Attributes
-    ----------
-    space : Space
-        The unconstrained space of the model, from the point on.
-    axes : ndarray
-        Steps of one posterior sd along the axes of the approximation, as rows.
-    gradient : ndarray
-        Gradient of the log-probability at the point, without the Jacobian of transforms: that is
-        what ``pm.find_MAP`` climbs.
+    Rows of ``axes`` are steps of one posterior sd in the unconstrained space, and ``gradient`` is
+    that of the log-probability without the Jacobian of transforms, which ``pm.find_MAP`` climbs.
 
     Examples
     --------

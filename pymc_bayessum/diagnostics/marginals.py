@@ -19,16 +19,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-__all__ = [
-    "GRIDS",
-    "MOST_PARAMETERS",
-    "Change",
-    "Moved",
-    "moved_marginals",
-    "summed_marginals",
-    "weighted_marginals",
-]
-
 #: Beyond this many parameters the evaluations would take too long.
 MOST_PARAMETERS = 600
 #: For one and for two parameters: the coordinates of a grid along each axis, in posterior sds.
@@ -45,14 +35,8 @@ type Change = Callable[[np.ndarray], tuple[float, float]]
 class Moved(NamedTuple):
     """By how much the marginals move from the approximate to the reference posterior.
 
-    Attributes
-    ----------
-    shift : float
-        Largest change of a mean, in sds.
-    stretch : float
-        Largest relative change of a sd.
-    noise : float
-        How much of the largest shift could be the reference's own error, in sds.
+    The largest change of a mean, in sds, and of a sd, relative to itself; and how much of the
+    former could be the reference's own error.
     """
 
     shift: float

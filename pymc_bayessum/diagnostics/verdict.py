@@ -10,16 +10,6 @@ from pymc_bayessum.diagnostics.importance import MINIMUM_DRAWS
 from pymc_bayessum.diagnostics.marginals import Moved
 from pymc_bayessum.normalizers.protocol import Facts
 
-__all__ = [
-    "UNTRUSTED",
-    "advice_on",
-    "judge_draws",
-    "judge_point",
-    "notes_on",
-    "report_on",
-    "stopped_short",
-]
-
 #: No posterior mean may move by more than this many posterior sds.
 HARMLESS_SHIFT = 0.1
 GOOD_KHAT = 0.5
@@ -49,7 +39,8 @@ def judge_draws(
     # A heavy tail of weights that are all alike has nothing to be heavy with.
     largest = n_draws * float(np.exp(check["log_weight"].values.max()))
     harmless = shift <= HARMLESS_SHIFT and (khat < GOOD_KHAT or largest < EQUAL_WEIGHTS)
-    noise = _reference_noise(check)
+    # How much of the variation of the log-likelihood error the references make up.
+    noise = float((check["reference_noise"] * check["times"]).sum("normalizer").std())
     if not harmless and khat < GOOD_KHAT and ess >= MINIMUM_ESS and noise <= HARMLESS_SHIFT:
         # The shift bounds what any mean can do; those of the parameters are seen in the weights.
         weighted = Moved(check.attrs["moved_mean"], check.attrs["moved_sd"], 0.0)
@@ -166,12 +157,6 @@ def _cut_short(check: xr.Dataset) -> str | None:
         f"beyond the last number, with {cut[..., worst].mean():.2g} of the mass that is summed. "
         "Sum further, or say support=range(...) to pbs.Unnormalized if it really ends there"
     )
-
-
-def _reference_noise(check: xr.Dataset) -> float:
-    """Return how much of the variation of the log-likelihood error the references make up."""
-    noise = (check["reference_noise"] * check["times"]).sum("normalizer")
-    return float(noise.std())
 
 
 def advice_on(check: xr.Dataset, parts: Sequence[Part]) -> str:

@@ -6,7 +6,6 @@ With :math:`k(x, y) = \min(x, y) + c` everything follows from the survival funct
 """
 
 import math
-from functools import singledispatch
 
 import numpy as np
 from scipy import special
@@ -27,81 +26,26 @@ from pymc_bayessum.measures import (
 )
 from pymc_bayessum.measures.compound import IntegerMixture
 
-__all__ = ["survival"]
 
-
-@singledispatch
 def survival(measure: Measure, r: np.ndarray) -> np.ndarray:
     """P(X > r) at real r >= 0, to full relative accuracy.
 
     Between integers it is the smooth function that agrees with the survival function there.
     """
+    match measure:
+        case Poisson():
+            return special.gammainc(r + 1.0, measure.mu)
+        case Geometric():
+            return np.exp((r + 1.0) * math.log1p(-measure.p))
+        case NegativeBinomial():
+            return special.betaincc(measure.n, r + 1.0, measure.p)
+        case Logarithmic():
+            # The sum of p^x / x over x > r is the incomplete beta function B(p; r + 1, 0), and the
+            # complete one tends to 1 / b with its second argument b.
+            return special.betainc(r + 1.0, 1e-20, measure.p) / 1e-20 / -math.log1p(-measure.p)
+        case IntegerMixture():
+            return measure.weights @ np.stack([survival(part, r) for part in measure.measures])
     raise NotImplementedError(f"no survival function for {type(measure).__name__}")
-
-
-@survival.register
-def _(measure: Poisson, r: np.ndarray) -> np.ndarray:
-    return special.gammainc(r + 1.0, measure.mu)
-
-
-@survival.register
-def _(measure: NegativeBinomial, r: np.ndarray) -> np.ndarray:
-    return special.betaincc(measure.n, r + 1.0, measure.p)
-
-
-@survival.register
-def _(measure: Geometric, r: np.ndarray) -> np.ndarray:
-    return np.exp((r + 1.0) * math.log1p(-measure.p))
-
-
-@survival.register
-def _(measure: Logarithmic, r: np.ndarray) -> np.ndarray:
-    return logarithmic_tail(measure.p, r) / -math.log1p(-measure.p)
-
-
-@survival.register
-def _(measure: IntegerMixture, r: np.ndarray) -> np.ndarray:
-    return sum(
-        (w * survival(m, r) for w, m in zip(measure.weights, measure.measures, strict=True)),
-        np.zeros(len(r)),
-    )
-
-
-def logarithmic_tail(p: float, r: np.ndarray) -> np.ndarray:
-    r"""Sum of :math:`p^x / x` over x = r + 1, r + 2, ..., for real r >= 0.
-
-    With :math:`s = -\log p`: forty terms one by one where s >= 1; else the terms below 24 one by
-    one and the rest by Euler and Maclaurin,
-
-    .. math:: \sum_{i \ge 0} f(N + i) = E_1(s N) + \frac{f(N)}{2}
-              - \sum_k \frac{B_{2k}}{(2k)!} f^{(2k-1)}(N), \qquad f(x) = e^{-s x} / x ,
-
-    which keeps its relative accuracy however near p is to one.
-    """
-    s = -math.log(p)
-    r = np.asarray(r, dtype=float)
-    if s >= 1.0:
-        x = r[:, None] + np.arange(1.0, 45.0)
-        return (np.exp(-s * x) / x).sum(axis=1)
-    head_terms = np.maximum(np.ceil(24.0 - (r + 1.0)), 0.0)
-    start = r + 1.0 + head_terms
-    x = r[:, None] + np.arange(1.0, 1.0 + head_terms.max(initial=0.0))
-    head = np.where(x < start[:, None], np.exp(-s * x) / x, 0.0).sum(axis=1)
-    z = s * start
-    f = np.exp(-z) / start
-    tail = special.exp1(z) + 0.5 * f
-    for k in range(1, 13):
-        order = 2 * k - 1
-        # f^(j)(x) = (-1)^j f(x) x^-j sum_{i <= j} j! / i! (s x)^i, and j is odd.
-        falling = sum(
-            math.factorial(order) / math.factorial(i) * z**i / start**order
-            for i in range(order + 1)
-        )
-        tail += _BERNOULLI[2 * k] / math.factorial(2 * k) * f * falling
-    return head + tail
-
-
-_BERNOULLI = special.bernoulli(24)
 
 
 def _squared_survival_sum(measure: IntegerMeasure) -> float:

@@ -25,9 +25,8 @@ from pymc_bayessum.kernels import (
 )
 from pymc_bayessum.kernels.base import require_kernel
 from pymc_bayessum.measures import Interval, Measure, Mixture, Product, Pushforward, SiteMeasure
+from pymc_bayessum.measures.base import require_measure
 from pymc_bayessum.measures.supports import Points, batch_size
-
-__all__ = ["cross", "embed"]
 
 
 def embed(kernel: Kernel, measure: Measure) -> Embedding:
@@ -36,22 +35,8 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     .. math:: \mu(y) = \int k(x, y) P(dx), \qquad \iint k(x, x') P(dx) P(dx')
 
     A measure with mass other than one (``Counting``) is not normalised. Closed forms (after Kang,
-    Briol, Karvonen and Chen, "BayesSum", and beyond it):
-
-    ================== ==========================================================================
-    kernel             measures
-    ================== ==========================================================================
-    Brownian           Poisson, NegativeBinomial, Geometric, Logarithmic, mixtures of these,
-                       Counting, UniformInterval
-    IntegratedBrownian Counting
-    Matern             Counting, UniformInterval
-    Polynomial         Poisson, NegativeBinomial, Geometric, Logarithmic, Skellam, Counting,
-                       UniformInterval, mixtures
-    SquaredExponential UniformInterval
-    ExpHamming         UniformCategorical, UniformSpins, ProductCategorical, TreeCategorical,
-                       MarkovCategorical, mixtures of these
-    Tanimoto           UniformCategorical and ProductCategorical of binary sites
-    ================== ==========================================================================
+    Briol, Karvonen and Chen, "BayesSum", and beyond it) are rows of a registry, which the
+    documentation prints as a dictionary.
 
     Sums and scalings of kernels are taken apart, products merged where they can be
     (:func:`~pymc_bayessum.embeddings.algebra.multiply`). ``First``, ``Second`` and ``Tensor``
@@ -63,10 +48,6 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     ----------
     kernel : Kernel
     measure : Measure
-
-    Returns
-    -------
-    Embedding
 
     Raises
     ------
@@ -83,8 +64,7 @@ def embed(kernel: Kernel, measure: Measure) -> Embedding:
     [0.37413]
     """
     require_kernel("kernel", kernel)
-    if not isinstance(measure, Measure):
-        raise TypeError(f"measure must be a measure, got {measure!r}")
+    require_measure("measure", measure)
     if not kernel.accepts(measure.support):
         raise _no_embedding(kernel, measure, f"the kernel does not live on {measure.support}")
     parts = []
@@ -151,15 +131,6 @@ def cross(kernel: Kernel, first: Measure, second: Measure) -> float:
     and under trees whose edges together make a forest, and for tensor kernels under products of
     measures. On an interval it is a Gauss quadrature of the closed mean embedding; elsewhere an
     exact sum of that over the points of the smaller measure.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    first, second : Measure
-
-    Returns
-    -------
-    float
 
     Examples
     --------
@@ -251,17 +222,13 @@ _KINDS: tuple[Kernel, ...] = (
 )
 
 
-def working_kernels(measure: Measure) -> list[str]:
-    """Names of the kernels that :func:`embed` answers for under a measure."""
+def _working_kernels(measure: Measure) -> str:
+    """Name the kernels that :func:`embed` answers for under a measure."""
     if isinstance(measure, Product):
-        first, second = working_kernels(measure.first), working_kernels(measure.second)
-        return [
-            f"First of {', '.join(first)}",
-            f"Second of {', '.join(second)}",
-            "Tensor of one of each",
-        ]
+        first, second = _working_kernels(measure.first), _working_kernels(measure.second)
+        return f"First of {first}; Second of {second}; Tensor of one of each"
     if isinstance(measure, Pushforward):
-        return [f"Pullback by its inverse of {', '.join(working_kernels(measure.measure))}"]
+        return f"Pullback by its inverse of {_working_kernels(measure.measure)}"
     known = {type(kind) for kind in _KINDS}
     rows = [kernel for kernel, kind in ROWS.entries if isinstance(measure, kind)]
     names = {kernel.__name__ for kernel in rows if kernel not in known}
@@ -270,13 +237,11 @@ def working_kernels(measure: Measure) -> list[str]:
             with suppress(ValueError):
                 _embed_term(kind, measure)
                 names.add(type(kind).__name__)
-    return sorted(names)
+    return ", ".join(sorted(names)) or "none"
 
 
 def _no_embedding(kernel: Kernel, measure: Measure, reason: str) -> ValueError:
-    names = working_kernels(measure)
-    known = "; ".join(names) if isinstance(measure, Product) else ", ".join(names)
     return ValueError(
         f"no embedding of {type(kernel).__name__} under {type(measure).__name__}: {reason}. "
-        f"Kernels that work with this measure: {known or 'none'}"
+        f"Kernels that work with this measure: {_working_kernels(measure)}"
     )

@@ -5,7 +5,6 @@ r"""Polynomial kernels, from the raw moments of the measure.
 """
 
 import math
-from functools import singledispatch
 
 import numpy as np
 from scipy import special
@@ -23,8 +22,6 @@ from pymc_bayessum.measures import (
     UniformInterval,
 )
 
-__all__ = ["raw_moments", "stirling_numbers"]
-
 
 def stirling_numbers(degree: int) -> np.ndarray:
     """Stirling numbers of the second kind S(n, j) for n, j = 0, ..., degree."""
@@ -32,40 +29,46 @@ def stirling_numbers(degree: int) -> np.ndarray:
     return special.stirling2(n[:, None], n, exact=True).astype(float)
 
 
-@singledispatch
 def raw_moments(measure: Measure, degree: int) -> np.ndarray | None:
     """Integrals of x**n for n = 0, ..., degree, or ``None`` where they are not known.
 
     All rows but that of the interval add positive terms only, so the moments keep their relative
     accuracy at any parameter.
     """
-    return None
-
-
-@raw_moments.register
-def _(measure: Poisson, degree: int) -> np.ndarray:
-    # Touchard polynomials, through the factorial moments mu^j.
-    return stirling_numbers(degree) @ measure.mu ** np.arange(degree + 1.0)
-
-
-@raw_moments.register
-def _(measure: NegativeBinomial, degree: int) -> np.ndarray:
-    # Factorial moments n (n + 1) ... (n + j - 1) ((1 - p) / p)^j.
     j = np.arange(degree)
-    odds = (1.0 - measure.p) / measure.p
-    return stirling_numbers(degree) @ np.concatenate([[1.0], np.cumprod((measure.n + j) * odds)])
+    match measure:
+        case Poisson():
+            # Touchard polynomials, through the factorial moments mu^j.
+            factorial = measure.mu ** np.arange(degree + 1.0)
+        case NegativeBinomial():
+            # n (n + 1) ... (n + j - 1) ((1 - p) / p)^j.
+            odds = (1.0 - measure.p) / measure.p
+            factorial = np.concatenate([[1.0], np.cumprod((measure.n + j) * odds)])
+        case Logarithmic():
+            # (j - 1)! (p / (1 - p))^j / -log(1 - p).
+            odds = measure.p / (1.0 - measure.p)
+            steps = np.concatenate([[odds / -math.log1p(-measure.p)], j[1:] * odds])
+            factorial = np.concatenate([[1.0], np.cumprod(steps)])
+        case Counting():
+            # sum_x x^n = sum_j S(n, j) j! C(M + 1, j + 1).
+            size = measure.maximum + 1
+            counts = [math.factorial(k) * math.comb(size, k + 1) for k in range(degree + 1)]
+            factorial = np.array(counts, dtype=float)
+        case Skellam():
+            return _skellam_moments(measure, degree)
+        case UniformInterval():
+            a, b = measure.low, measure.high
+            sums = [math.fsum(a**i * b ** (n - i) for i in range(n + 1)) for n in range(degree + 1)]
+            return np.array(sums) / np.arange(1.0, degree + 2.0)
+        case Mixture():
+            moments = [raw_moments(part, degree) for part in measure.measures]
+            known = [each for each in moments if each is not None]
+            return measure.weights @ np.array(known) if len(known) == len(moments) else None
+        case _:
+            return None
+    return stirling_numbers(degree) @ factorial
 
 
-@raw_moments.register
-def _(measure: Logarithmic, degree: int) -> np.ndarray:
-    # Factorial moments (j - 1)! (p / (1 - p))^j / -log(1 - p).
-    odds = measure.p / (1.0 - measure.p)
-    j = np.arange(1, degree)
-    factorial = odds / -math.log1p(-measure.p) * np.cumprod(np.concatenate([[1.0], j * odds]))
-    return stirling_numbers(degree) @ np.concatenate([[1.0], factorial])[: degree + 1]
-
-
-@raw_moments.register
 def _skellam_moments(measure: Skellam, degree: int) -> np.ndarray:
     # Cumulants mu1 + (-1)^n mu2; with the larger rate first none of them is negative.
     flip = measure.mu1 < measure.mu2
@@ -73,30 +76,6 @@ def _skellam_moments(measure: Skellam, degree: int) -> np.ndarray:
     cumulants = np.array([high + (-1) ** n * low for n in range(1, degree + 1)])
     moments = _moments_from_cumulants(cumulants[:, None])[:, 0]
     return moments * (-1.0) ** np.arange(degree + 1) if flip else moments
-
-
-@raw_moments.register
-def _(measure: Counting, degree: int) -> np.ndarray:
-    # sum_x x^n = sum_j S(n, j) j! C(M + 1, j + 1).
-    n = measure.maximum + 1
-    sums = [float(math.factorial(j) * math.comb(n, j + 1)) for j in range(degree + 1)]
-    return stirling_numbers(degree) @ np.array(sums)
-
-
-@raw_moments.register
-def _(measure: UniformInterval, degree: int) -> np.ndarray:
-    a, b = measure.low, measure.high
-    return np.array(
-        [math.fsum(a**i * b ** (n - i) for i in range(n + 1)) / (n + 1) for n in range(degree + 1)]
-    )
-
-
-@raw_moments.register
-def _(measure: Mixture, degree: int) -> np.ndarray | None:
-    moments = [raw_moments(part, degree) for part in measure.measures]
-    if any(each is None for each in moments):
-        return None
-    return (measure.weights[:, None] * np.array(moments)).sum(axis=0)
 
 
 def _moments_from_cumulants(cumulants: np.ndarray) -> np.ndarray:

@@ -11,8 +11,6 @@ from pymc_bayessum.kernels.registry import Registry
 from pymc_bayessum.measures import Measure
 from pymc_bayessum.measures.supports import Points
 
-__all__ = ["ROWS", "Embedding", "find_row", "register"]
-
 
 class Embedding:
     r"""Mean embedding and initial error of a kernel under a measure.
@@ -63,15 +61,11 @@ def register(kernel_type: type, measure_type: type) -> Callable[[Row], Row]:
     Subclasses are covered; the most specific row wins. A row may return ``None`` for parameters
     it has no closed form for.
 
-    Parameters
-    ----------
-    kernel_type : type of Kernel
-    measure_type : type of Measure
-
     Examples
     --------
     The block takes the row back at its end; without it the row stays.
 
+    >>> from unittest.mock import patch
     >>> import numpy as np
     >>> from pymc_bayessum import embeddings, kernels, measures
     >>> class Constant(kernels.Kernel):
@@ -80,7 +74,7 @@ def register(kernel_type: type, measure_type: type) -> Callable[[Row], Row]:
     ...
     ...     def diagonal(self, x):
     ...         return np.ones(len(x))
-    >>> with embeddings.registry.ROWS.restored():
+    >>> with patch.dict(embeddings.registry.ROWS.entries):
     ...     @embeddings.register(Constant, measures.Poisson)
     ...     def constant_poisson(kernel, measure):
     ...         return embeddings.Embedding(lambda y: np.ones(len(y)), 1.0)

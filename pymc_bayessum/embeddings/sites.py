@@ -17,8 +17,6 @@ from pymc_bayessum.measures import (
     UniformSpins,
 )
 
-__all__ = ["exp_hamming_cross"]
-
 
 def _states(y: np.ndarray, measure: Measure) -> np.ndarray:
     inside = measure.support.contains(y)
@@ -112,16 +110,9 @@ def _as_forest(measure: SiteMeasure) -> TreeCategorical:
         case TreeCategorical():
             return measure
         case ProductCategorical() | UniformCategorical():
-            probs = _site_probabilities(measure)
-            return TreeCategorical(probs, np.zeros((0, 2)), np.zeros((0, 1, 1)))
+            return TreeCategorical(measure.probs, np.zeros((0, 2)), np.zeros((0, 1, 1)))
     name = type(measure).__name__
     raise NotImplementedError(f"{name} is not a product, chain, tree or forest")
-
-
-def _site_probabilities(measure: ProductCategorical | UniformCategorical) -> np.ndarray:
-    if isinstance(measure, ProductCategorical):
-        return measure.probs
-    return np.full((measure.n_sites, measure.n_states), 1.0 / measure.n_states)
 
 
 def _oriented_tables(measure: TreeCategorical, order: list[tuple[int, int]]) -> list[np.ndarray]:
@@ -209,7 +200,7 @@ def tanimoto_product(
     """
     if measure.n_states != 2:
         return None
-    q = _site_probabilities(measure)[:, 1]
+    q = measure.probs[:, 1]
     none = float(np.prod(1.0 - q))
     s, ds = special.roots_sh_legendre((len(q) + 1) // 2)
 

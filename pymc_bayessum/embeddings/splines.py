@@ -1,6 +1,7 @@
 """Integrated Brownian motion under counting measure."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,35 +21,21 @@ def _binomials(n: np.ndarray, top: int) -> np.ndarray:
     )
 
 
-class _PowerSums:
-    r"""Sums of products of powers, all from binomial coefficients with positive factors.
+@lru_cache
+def _in_binomials(q: int) -> np.ndarray:
+    """Coefficients of x**q in the binomials C(x, j), j = 0, ..., q: S(q, j) j!."""
+    return stirling_numbers(q)[q] * np.array([float(math.factorial(j)) for j in range(q + 1)])
 
-    :math:`x^q = \sum_j S(q, j)\, j! \binom{x}{j}` turns a sum over x into sums of binomials,
-    which telescope: :math:`\sum_x \binom{z - x}{i} \binom{x}{j} = \binom{z + 1}{i + j + 1}`. No
-    term is negative, so nothing cancels, whatever the size of z.
+
+def _product_sum(z: np.ndarray | float, p: int, q: int, times: int = 1) -> np.ndarray:
+    r"""Sum of (z - x)**p x**q over x = 0, ..., z; with ``times`` two, the sum of these up to z.
+
+    In binomial coefficients sums over x telescope:
+    :math:`\sum_x \binom{z - x}{i} \binom{x}{j} = \binom{z + 1}{i + j + 1}`. No term is negative,
+    so nothing cancels, whatever the size of z.
     """
-
-    def __init__(self, degree: int) -> None:
-        factorials = np.array([float(math.factorial(j)) for j in range(degree + 1)])
-        self._to_binomial = stirling_numbers(degree) * factorials
-
-    def power(self, z: np.ndarray, p: int) -> np.ndarray:
-        """Sum of d**p over d = 0, ..., z - 1."""
-        return _binomials(z, p + 1)[..., 1:] @ self._to_binomial[p, : p + 1]
-
-    def beta(self, z: np.ndarray, p: int, q: int) -> np.ndarray:
-        """Sum of (z - x)**p x**q over x = 0, ..., z."""
-        joint = np.convolve(self._to_binomial[p, : p + 1], self._to_binomial[q, : q + 1])
-        return _binomials(np.asarray(z) + 1.0, p + q + 1)[..., 1:] @ joint
-
-    def summed_beta(self, top: int, p: int, q: int) -> float:
-        """Sum of (y - x)**p x**q over 0 <= x < y <= top."""
-        a, b = self._to_binomial[p, : p + 1], self._to_binomial[q, : q + 1]
-        if p == 0:
-            # Here x = y would count: sum_{x < y} x^q holds C(y, j + 1), which sum to
-            # C(top + 1, j + 2).
-            return float(_binomials(np.array(top + 1.0), q + 2)[2:] @ b)
-        return float(_binomials(np.array(top + 2.0), p + q + 2)[2:] @ np.convolve(a, b))
+    joint = np.convolve(_in_binomials(p), _in_binomials(q))
+    return _binomials(np.asarray(z, dtype=float) + times, p + q + times)[..., times:] @ joint
 
 
 @register(IntegratedBrownian, Counting)
@@ -66,7 +53,6 @@ def integrated_brownian_counting(kernel: IntegratedBrownian, measure: Counting) 
     :math:`y - x` is split at M, again into positive terms.
     """
     m, top, scale = kernel.order, measure.maximum, kernel.scale
-    sums = _PowerSums(2 * m + 1)
     # Powers are taken of plain integers and scaled at the end: the kernel is homogeneous.
     unit = 1.0 / (math.factorial(m) ** 2 * scale ** (2 * m + 1))
     terms = [(m - j, m + j + 1, math.comb(m, j) / (m + j + 1)) for j in range(m + 1)]
@@ -79,17 +65,18 @@ def integrated_brownian_counting(kernel: IntegratedBrownian, measure: Counting) 
             below = np.zeros(len(y))
             for i in range(p + 1):
                 # ((y - M) + (M - x))^p beyond M; elsewhere only the term i = p is left.
-                below += math.comb(p, i) * beyond ** (p - i) * sums.beta(inner, i, q)
-            above = sums.power(top - inner + 1.0, p) - (1.0 if p == 0 else 0.0)
+                below += math.comb(p, i) * beyond ** (p - i) * _product_sum(inner, i, q)
+            above = _product_sum(top - inner, 0, p) - (1.0 if p == 0 else 0.0)
             total += weight * (below + np.where(beyond == 0, inner**q * above, 0.0))
         return unit * total
 
     def initial_error() -> float:
         total = 0.0
         for p, q, weight in terms:
-            total += weight * 2.0 * sums.summed_beta(top, p, q)
+            # Pairs x < y, twice; where p is zero those with x = y, which vanish elsewhere, apart.
+            total += weight * 2.0 * float(_product_sum(top if p else top - 1.0, p, q, times=2))
             if p == 0:
-                total += weight * float(sums.power(np.array(top + 1.0), q))
+                total += weight * float(_product_sum(top, 0, q))
         return unit * total
 
     return Embedding(mean, initial_error)

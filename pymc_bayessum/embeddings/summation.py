@@ -1,7 +1,6 @@
 """Exact summation: measures as weighted points, for pairs without a closed form."""
 
 import math
-from functools import singledispatch
 
 import numpy as np
 
@@ -11,8 +10,6 @@ from pymc_bayessum.kernels import Kernel, Matern
 from pymc_bayessum.measures import IntegerMeasure, Measure, Mixture, Product, Pushforward
 from pymc_bayessum.measures.base import concatenate
 from pymc_bayessum.measures.supports import Points, batch_size, take
-
-__all__ = ["NotSummable", "summed_embedding", "weighted_points"]
 
 #: Most points a measure may be reduced to.
 POINT_LIMIT = 2**21
@@ -31,53 +28,41 @@ class NotSummable(ValueError):
     """A measure cannot be reduced to a moderate number of weighted points."""
 
 
-@singledispatch
 def weighted_points(measure: Measure, growth: float | None) -> tuple[Points, np.ndarray]:
     """Points and masses that stand for a measure to machine precision.
 
     The growth of the functions to be summed (:attr:`Kernel.growth`) enters the bound on the tail
     that is left out. `NotSummable` is raised for too many points, or infinitely many without order.
     """
+    match measure:
+        case IntegerMeasure():
+            for log_eps in (CAREFUL, PLAIN):
+                low, high = measure.effective_range(log_eps, growth or 0.0)
+                if high - low < POINT_LIMIT:
+                    points = np.arange(low, high + 1)
+                    return points, np.exp(measure.log_prob(points))
+            raise NotSummable(f"it spreads over {high - low + 1} integers, too many to sum over")
+        case Mixture():
+            parts = [weighted_points(part, growth) for part in measure.measures]
+            weights = [w * p[1] for w, p in zip(measure.weights, parts, strict=True)]
+            return concatenate([p[0] for p in parts]), np.concatenate(weights)
+        case Product():
+            x, wx = weighted_points(measure.first, growth)
+            y, wy = weighted_points(measure.second, growth)
+            n, m = len(wx), len(wy)
+            if n * m > POINT_LIMIT:
+                raise NotSummable(f"it comes to {n} times {m} pairs, too many to sum over")
+            first, second = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
+            return (take(x, first), take(y, second)), wx[first] * wy[second]
+        case Pushforward():
+            points, masses = weighted_points(measure.measure, growth)
+            return measure.forward(points), masses
     size = measure.support.size
     if size > POINT_LIMIT:
         count = "infinitely many" if math.isinf(size) else f"{size:.3g}"
         raise NotSummable(f"its support has {count} points, too many to sum over")
     points = measure.support.enumerate()
     return points, np.exp(measure.log_prob(points))
-
-
-@weighted_points.register
-def _(measure: IntegerMeasure, growth: float | None) -> tuple[Points, np.ndarray]:
-    for log_eps in (CAREFUL, PLAIN):
-        low, high = measure.effective_range(log_eps, growth or 0.0)
-        if high - low < POINT_LIMIT:
-            points = np.arange(low, high + 1)
-            return points, np.exp(measure.log_prob(points))
-    raise NotSummable(f"it spreads over {high - low + 1} integers, too many to sum over")
-
-
-@weighted_points.register
-def _(measure: Mixture, growth: float | None) -> tuple[Points, np.ndarray]:
-    parts = [weighted_points(part, growth) for part in measure.measures]
-    weights = [w * p[1] for w, p in zip(measure.weights, parts, strict=True)]
-    return concatenate([p[0] for p in parts]), np.concatenate(weights)
-
-
-@weighted_points.register
-def _(measure: Product, growth: float | None) -> tuple[Points, np.ndarray]:
-    x, wx = weighted_points(measure.first, growth)
-    y, wy = weighted_points(measure.second, growth)
-    n, m = len(wx), len(wy)
-    if n * m > POINT_LIMIT:
-        raise NotSummable(f"it comes to {n} times {m} pairs, too many to sum over")
-    first, second = np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
-    return (take(x, first), take(y, second)), wx[first] * wy[second]
-
-
-@weighted_points.register
-def _(measure: Pushforward, growth: float | None) -> tuple[Points, np.ndarray]:
-    points, weights = weighted_points(measure.measure, growth)
-    return measure.forward(points), weights
 
 
 def summed_embedding(kernel: Kernel, measure: Measure) -> Embedding:

@@ -3,30 +3,14 @@
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import positive
+from pymc_bayessum.arguments import Checked, function, positive
 from pymc_bayessum.measures.supports import Pair, Points, Support, take
-
-__all__ = [
-    "Blocks",
-    "First",
-    "Kernel",
-    "Product",
-    "Pullback",
-    "Scaled",
-    "Second",
-    "Sum",
-    "Tensor",
-    "numbers",
-    "require_kernel",
-    "upper_blocks",
-]
-
 
 #: From positions of rows and columns to that block of a Gram matrix.
 Blocks = Callable[[Any, Any], np.ndarray]
@@ -43,27 +27,11 @@ def upper_blocks(blocks: Blocks, n: int) -> Iterator[tuple[slice, slice, np.ndar
             yield rows, columns, blocks(rows, columns)
 
 
-def numbers(points: Points, ndim: int, taken: str) -> np.ndarray:
-    """Batch of finite numbers with ``ndim`` dimensions; ``taken`` says who takes what."""
-    x = np.asarray(points)
-    if x.ndim != ndim or x.dtype.kind not in "iufb":
-        raise ValueError(f"{taken}, got shape {x.shape} and dtype {x.dtype}")
-    if not np.isfinite(x).all():
-        raise ValueError("points must be finite, got NaN or infinity among them")
-    return x
-
-
-class Kernel(ABC):
+class Kernel(Checked, ABC):
     """A positive-definite function of two points.
 
     ``k(x, y)`` is the Gram matrix of two batches, ``k.diagonal(x)`` the values k(x, x).
     ``k1 + k2``, ``k1 * k2`` and ``a * k`` are kernels on the same domain.
-
-    Attributes
-    ----------
-    growth : float or None
-        Exponent g such that sqrt(k(x, x)) grows no faster than abs(x)**g (zero for a bounded
-        kernel), or ``None`` when nothing is known. Sums over infinite supports need it.
     """
 
     # A NumPy number on the left must leave the product to the kernel.
@@ -71,21 +39,16 @@ class Kernel(ABC):
 
     @property
     def growth(self) -> float | None:
-        """Exponent of the growth of sqrt(k(x, x)), or ``None`` when unknown."""
+        """Exponent g such that sqrt(k(x, x)) grows no faster than abs(x)**g, or ``None``.
+
+        It is zero for a bounded kernel, and ``None`` when nothing is known. Sums over infinite
+        supports need it.
+        """
         return None
 
     @abstractmethod
     def __call__(self, x: Points, y: Points) -> np.ndarray:
-        """Gram matrix of two batches.
-
-        Parameters
-        ----------
-        x, y : batches of N and M points
-
-        Returns
-        -------
-        ndarray of shape (N, M)
-        """
+        """Gram matrix (N, M) of two batches of N and M points."""
 
     @abstractmethod
     def diagonal(self, x: Points) -> np.ndarray:
@@ -114,24 +77,21 @@ class Kernel(ABC):
     __rmul__ = __mul__
 
 
-def require_kernel(name: str, value: Any) -> None:
-    """Raise unless a value is a kernel."""
+def require_kernel(name: str, value: Any) -> Any:
+    """Return a kernel, or raise for what is none."""
     if not isinstance(value, Kernel):
         raise TypeError(f"{name} must be a kernel, got {value!r}")
+    return value
 
 
 @dataclass(frozen=True)
 class _OfTwo(Kernel):
     """Two kernels, with what joins their values and the exponents of their growth."""
 
-    first: Kernel
-    second: Kernel
+    first: Kernel = field(metadata={"check": require_kernel})
+    second: Kernel = field(metadata={"check": require_kernel})
     _join: ClassVar[Any] = staticmethod(operator.mul)
     _join_growth: ClassVar[Any] = staticmethod(operator.add)
-
-    def __post_init__(self) -> None:
-        require_kernel("first", self.first)
-        require_kernel("second", self.second)
 
     @property
     @override
@@ -154,11 +114,8 @@ class _OfTwo(Kernel):
 
 @dataclass(frozen=True)
 class _OnPart(Kernel):
-    base: Kernel
+    base: Kernel = field(metadata={"check": require_kernel})
     part: ClassVar[int]
-
-    def __post_init__(self) -> None:
-        require_kernel("base", self.base)
 
     @property
     @override
@@ -183,10 +140,6 @@ class _OnPart(Kernel):
 class Sum(_OfTwo):
     """Sum of two kernels on one domain, made by ``first + second``.
 
-    Parameters
-    ----------
-    first, second : Kernel
-
     Examples
     --------
     >>> from pymc_bayessum.kernels import Brownian, Polynomial
@@ -199,10 +152,6 @@ class Sum(_OfTwo):
 
 class Product(_OfTwo):
     """Product of two kernels on one domain, made by ``first * second``.
-
-    Parameters
-    ----------
-    first, second : Kernel
 
     Examples
     --------
@@ -229,12 +178,8 @@ class Scaled(Kernel):
     [[6.0]]
     """
 
-    scale: float
-    base: Kernel
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", positive("scale", self.scale))
-        require_kernel("base", self.base)
+    scale: float = field(metadata={"check": positive})
+    base: Kernel = field(metadata={"check": require_kernel})
 
     @property
     @override
@@ -257,10 +202,6 @@ class Scaled(Kernel):
 class First(_OnPart):
     """A kernel on the first parts of pairs, k((x, y), (x', y')) = base(x, x').
 
-    Parameters
-    ----------
-    base : Kernel
-
     Examples
     --------
     >>> from pymc_bayessum.kernels import Brownian, First
@@ -273,10 +214,6 @@ class First(_OnPart):
 
 class Second(_OnPart):
     """A kernel on the second parts of pairs, k((x, y), (x', y')) = base(y, y').
-
-    Parameters
-    ----------
-    base : Kernel
 
     Examples
     --------
@@ -292,10 +229,6 @@ class Tensor(_OfTwo):
     """Product of one kernel on each part of pairs, first(x, x') * second(y, y').
 
     ``First(kx) * Second(ky)`` is the same kernel and is treated alike.
-
-    Parameters
-    ----------
-    first, second : Kernel
 
     Examples
     --------
@@ -341,19 +274,14 @@ class Pullback(Kernel):
     [[3.0]]
     """
 
-    base: Kernel
-    mapping: Callable[[Points], Points]
+    base: Kernel = field(metadata={"check": require_kernel})
+    mapping: Callable[[Points], Points] = field(metadata={"check": function})
 
     @property
     @override
     def growth(self) -> float | None:
         # A bounded kernel stays bounded; of the rest nothing is known without the mapping.
         return 0.0 if self.base.growth == 0.0 else None
-
-    def __post_init__(self) -> None:
-        require_kernel("base", self.base)
-        if not callable(self.mapping):
-            raise TypeError(f"mapping must be callable, got {self.mapping!r}")
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

@@ -2,30 +2,20 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import integer, positive, real
-from pymc_bayessum.kernels.base import Kernel, numbers
-from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support
-
-__all__ = [
-    "Brownian",
-    "IntegratedBrownian",
-    "Matern",
-    "Polynomial",
-    "SquaredExponential",
-    "half_line",
-]
+from pymc_bayessum.arguments import count, integer, positive, real
+from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support, numbers
 
 
 def _line(points: Points) -> np.ndarray:
     """Batch of numbers as floats, shape (N,)."""
-    taken = "a kernel on the line takes numbers of shape (N,)"
-    return numbers(np.atleast_1d(points), 1, taken).astype(float)
+    return numbers(points, 1).astype(float)
 
 
 def half_line(points: Points) -> np.ndarray:
@@ -112,14 +102,10 @@ class IntegratedBrownian(Kernel):
     [[2.0]]
     """
 
-    order: int
-    scale: float = 1.0
+    order: int = field(metadata={"check": integer})
+    scale: float = field(default=1.0, metadata={"check": positive})
 
     accepts = _on_half_line
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "order", integer("order", self.order))
-        object.__setattr__(self, "scale", positive("scale", self.scale))
 
     @property
     def free_degree(self) -> int:
@@ -173,22 +159,20 @@ class Matern(Kernel):
     [[0.367879]]
     """
 
-    nu: float
-    lengthscale: float
+    nu: float = field(metadata={"check": positive})
+    lengthscale: float = field(metadata={"check": positive})
     transform: Literal["sqrt"] | Callable[[np.ndarray], np.ndarray] | None = None
 
     growth = 0.0
 
     def __post_init__(self) -> None:
-        nu = positive("nu", self.nu)
-        if nu - 0.5 != int(nu - 0.5):
-            raise ValueError(f"nu must be one of 0.5, 1.5, 2.5, ..., got {nu}")
+        super().__post_init__()
+        if self.nu - 0.5 != int(self.nu - 0.5):
+            raise ValueError(f"nu must be one of 0.5, 1.5, 2.5, ..., got {self.nu}")
         if not (self.transform is None or self.transform == "sqrt" or callable(self.transform)):
             raise ValueError(
                 f'transform must be None, "sqrt" or a function, got {self.transform!r}'
             )
-        object.__setattr__(self, "nu", nu)
-        object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
 
     @property
     def rate(self) -> float:
@@ -250,12 +234,9 @@ class Polynomial(Kernel):
     [[49.0]]
     """
 
-    degree: int
+    degree: int = field(metadata={"check": count})
 
     accepts = _on_line
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", integer("degree", self.degree, 1))
 
     @property
     @override
@@ -287,13 +268,10 @@ class SquaredExponential(Kernel):
     [[1.0]]
     """
 
-    lengthscale: float
+    lengthscale: float = field(metadata={"check": positive})
 
     growth = 0.0
     accepts = _on_line
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:

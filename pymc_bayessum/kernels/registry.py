@@ -1,13 +1,10 @@
 """Functions by kernel and measure type: how closed forms and solvers are found."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from pymc_bayessum.kernels.base import Kernel
 from pymc_bayessum.measures import Measure
-
-__all__ = ["Registry"]
 
 
 class Registry[F: Callable[..., Any]]:
@@ -48,13 +45,3 @@ class Registry[F: Callable[..., Any]]:
             for measure_type in kinds if measure is None else type(measure).__mro__:
                 if (kernel_type, measure_type) in self.entries:
                     yield self.entries[kernel_type, measure_type]
-
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Take back, on leaving, whatever was entered inside the ``with`` block."""
-        before = dict(self.entries)
-        try:
-            yield
-        finally:
-            self.entries.clear()
-            self.entries.update(before)

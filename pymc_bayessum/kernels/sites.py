@@ -1,38 +1,25 @@
 """Kernels on vectors of categorical sites."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import override
 
 import numpy as np
 
 from pymc_bayessum.arguments import positive
-from pymc_bayessum.kernels.base import Kernel, numbers
-from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support
-
-__all__ = ["ExpHamming", "Tanimoto", "hamming"]
+from pymc_bayessum.kernels.base import Kernel
+from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support, numbers
 
 
-def _vectors(points: Points) -> np.ndarray:
-    return numbers(points, 2, "a kernel on sites takes integers of shape (N, L)")
-
-
-def _same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
-    a, b = _vectors(x), _vectors(y)
+def same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
+    """Return two batches of points on sites, or raise unless they have as many sites."""
+    a, b = numbers(x, 2), numbers(y, 2)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"points must have equal numbers of sites, got {a.shape} and {b.shape}")
     return a, b
 
 
 def hamming(x: Points, y: Points) -> np.ndarray:
-    """Count the sites at which points differ.
-
-    Parameters
-    ----------
-    x, y : array_like of int, shapes (N, L) and (M, L)
-
-    Returns
-    -------
-    ndarray of shape (N, M)
+    """Count the sites at which points (N, L) and (M, L) differ, shape (N, M).
 
     Examples
     --------
@@ -40,7 +27,7 @@ def hamming(x: Points, y: Points) -> np.ndarray:
     >>> hamming([[0, 1, 2]], [[0, 2, 1]]).tolist()
     [[2.0]]
     """
-    a, b = _same_sites(x, y)
+    a, b = same_sites(x, y)
     n_sites = a.shape[1]
     states = np.intersect1d(a, b)
     agree = np.zeros((len(a), len(b)))
@@ -72,12 +59,9 @@ class ExpHamming(Kernel):
     [[0.6065, 1.0]]
     """
 
-    decay: float
+    decay: float = field(metadata={"check": positive})
 
     growth = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decay", positive("decay", self.decay))
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
@@ -85,7 +69,7 @@ class ExpHamming(Kernel):
 
     @override
     def diagonal(self, x: Points) -> np.ndarray:
-        return np.ones(len(_vectors(x)))
+        return np.ones(len(numbers(x, 2)))
 
     @override
     def accepts(self, support: Support) -> bool:
@@ -109,14 +93,14 @@ class Tanimoto(Kernel):
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
-        a, b = (_binary(v) for v in _same_sites(x, y))
+        a, b = (_binary(v) for v in same_sites(x, y))
         both = a @ b.T
         either = a.sum(axis=1)[:, None] + b.sum(axis=1)[None, :] - both
         return np.where(either > 0, both / np.maximum(either, 1.0), 1.0)
 
     @override
     def diagonal(self, x: Points) -> np.ndarray:
-        return np.ones(len(_binary(_vectors(x))))
+        return np.ones(len(_binary(numbers(x, 2))))
 
     @override
     def accepts(self, support: Support) -> bool:

@@ -16,17 +16,16 @@ discrepancy", 2018).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, override
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import integer
+from pymc_bayessum.arguments import function, integer
 from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum, require_kernel
-from pymc_bayessum.kernels.sites import ExpHamming, hamming
-from pymc_bayessum.measures.supports import Points, Sites, Support
-
-__all__ = ["Stein", "as_states", "score", "turn"]
+from pymc_bayessum.kernels.sites import ExpHamming, hamming, same_sites
+from pymc_bayessum.measures.supports import Points, Sites, Support, numbers, take
 
 #: Above this many states one comparison a site is cheaper than a product of indicators.
 INDICATOR_STATES = 8
@@ -37,11 +36,7 @@ DIAGONAL_BLOCK = 64
 
 def as_states(name: str, points: Points, n_states: int) -> np.ndarray:
     """Return points as integers (N, L) with states 0, ..., n_states - 1, or raise."""
-    x = np.asarray(points)
-    if x.ndim != 2 or x.dtype.kind not in "iufb":
-        raise ValueError(
-            f"{name} must be integers of shape (N, L), got shape {x.shape} and dtype {x.dtype}"
-        )
+    x = numbers(points, 2, name=name)
     if x.shape[1] == 0:
         raise ValueError(f"{name} must have at least one site, got shape {x.shape}")
     support = Sites(x.shape[1], n_states)
@@ -129,18 +124,11 @@ def _single(output: Any) -> Any:
     return output[0] if isinstance(output, (list, tuple)) and len(output) == 1 else output
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(NamedTuple):
     """Points with their score: all that a Stein kernel needs to know of p."""
 
     points: np.ndarray
     score: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.points)
-
-    def __getitem__(self, index: Any) -> "Scored":
-        return Scored(self.points[index], self.score[index])
 
 
 @dataclass(frozen=True)
@@ -186,17 +174,11 @@ class Stein(Kernel):
     True
     """
 
-    base: Kernel
-    log_prob: Callable[[np.ndarray], Any]
-    n_states: int
+    base: Kernel = field(metadata={"check": require_kernel})
+    log_prob: Callable[[np.ndarray], Any] = field(metadata={"check": function})
+    n_states: int = field(metadata={"check": partial(integer, minimum=2)})
 
     growth = 0.0
-
-    def __post_init__(self) -> None:
-        require_kernel("base", self.base)
-        if not callable(self.log_prob):
-            raise TypeError(f"log_prob must be callable, got {self.log_prob!r}")
-        object.__setattr__(self, "n_states", integer("n_states", self.n_states, 2))
 
     @override
     def __call__(self, x: Points, y: Points) -> np.ndarray:
@@ -219,7 +201,7 @@ class Stein(Kernel):
     def on(self, points: Points) -> Blocks:
         # The score is dear and shared by all blocks.
         scored = self.scored(points)
-        return lambda i, j: self.gram(scored[i], scored[j])
+        return lambda i, j: self.gram(Scored(*take(scored, i)), Scored(*take(scored, j)))
 
     def scored(self, points: Points) -> Scored:
         """Check points and add their score, so that many blocks can be built from one score."""
@@ -228,11 +210,7 @@ class Stein(Kernel):
 
     def gram(self, x: Scored, y: Scored) -> np.ndarray:
         """Gram matrix (N, M) of points whose score is known."""
-        if x.points.shape[1] != y.points.shape[1]:
-            raise ValueError(
-                f"points must have equal numbers of sites, got {x.points.shape} and "
-                f"{y.points.shape}"
-            )
+        same_sites(x.points, y.points)
         return _gram(self.base, x, y, self.n_states)
 
 
@@ -290,7 +268,8 @@ def _diagonal(base: Kernel, x: Scored, n_states: int) -> np.ndarray:
     if isinstance(base, ExpHamming):
         same = -np.expm1(-base.decay)
         return (x.score**2 + 2.0 * same * (1.0 - x.score)).sum(axis=1)
-    blocks = [x[i : i + DIAGONAL_BLOCK] for i in range(0, len(x), DIAGONAL_BLOCK)]
-    return np.concatenate(
-        [np.diagonal(_gram(base, b, b, n_states)) for b in blocks] or [np.empty(0)]
-    )
+    out = np.empty(len(x.points))
+    for i in range(0, len(out), DIAGONAL_BLOCK):
+        part = Scored(*take(x, slice(i, i + DIAGONAL_BLOCK)))
+        out[i : i + DIAGONAL_BLOCK] = np.diagonal(_gram(base, part, part, n_states))
+    return out

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_bayessum.arguments import as_generator, integer
+from pymc_bayessum.arguments import Checked, as_generator, integer
 from pymc_bayessum.measures.supports import (
     ENUMERATION_LIMIT,
     Line,
@@ -16,8 +16,6 @@ from pymc_bayessum.measures.supports import (
     point_keys,
     take,
 )
-
-__all__ = ["IntegerMeasure", "Measure"]
 
 #: Chance, in logs, that a draw without replacement would differ had the far tail been visited.
 LOG_TAIL_CHANCE = math.log(1e-18)
@@ -32,7 +30,7 @@ STRETCH_LIMIT = 2**22
 LOG_NEGLIGIBLE = -42.0
 
 
-class Measure(ABC):
+class Measure(Checked, ABC):
     """A measure on a discrete set, an interval, or a product of such.
 
     Most measures are probabilities; their ``log_mass`` is zero. Points come in batches: integer
@@ -51,16 +49,7 @@ class Measure(ABC):
         return 0.0
 
     def log_prob(self, x: Points) -> np.ndarray:
-        """Log mass (log density on an interval) at each point, ``-inf`` outside the support.
-
-        Parameters
-        ----------
-        x : batch of N points
-
-        Returns
-        -------
-        ndarray of shape (N,)
-        """
+        """Log mass (log density on an interval) at each point, ``-inf`` outside; shape (N,)."""
         x = self.support.as_points(x)
         inside = self.support.contains(x)
         out = np.full(batch_size(x), -np.inf)
@@ -69,34 +58,14 @@ class Measure(ABC):
         return out
 
     def sample(self, n: int, rng: Any = None) -> Points:
-        """Draw ``n`` independent points (from the normalised measure).
-
-        Parameters
-        ----------
-        n : int
-        rng : None, int or numpy.random.Generator
-
-        Returns
-        -------
-        batch of n points
-        """
+        """Draw ``n`` independent points (from the normalised measure), by a seed or Generator."""
         return self._sample(integer("n", n), as_generator(rng))
 
     def sample_distinct(self, n: int, rng: Any = None) -> Points:
         """Draw ``n`` distinct points: one after the other, each in proportion to its mass.
 
         This is what remains of independent draws when repeats are dropped, so the first k of the
-        n points are themselves such a draw.
-
-        Parameters
-        ----------
-        n : int
-            At most the number of points in the support.
-        rng : None, int or numpy.random.Generator
-
-        Returns
-        -------
-        batch of n points, in the order drawn
+        n points, in the order drawn, are themselves such a draw.
         """
         n = integer("n", n)
         if n > self.support.size:
@@ -142,6 +111,13 @@ class Measure(ABC):
         return concatenate(kept)
 
 
+def require_measure(name: str, value: Any) -> Any:
+    """Return a measure, or raise for what is none."""
+    if not isinstance(value, Measure):
+        raise TypeError(f"{name} must be a measure, got {value!r}")
+    return value
+
+
 def concatenate(batches: list[Points]) -> Points:
     """Join batches of points."""
     if isinstance(batches[0], tuple):
@@ -151,8 +127,7 @@ def concatenate(batches: list[Points]) -> Points:
 
 def gumbel_top(log_prob: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Positions of the ``n`` largest of ``log_prob`` plus Gumbel noise, in falling order."""
-    with np.errstate(invalid="ignore"):
-        score = log_prob + rng.gumbel(size=len(log_prob))
+    score = log_prob + rng.gumbel(size=len(log_prob))
     if np.isfinite(log_prob).sum() < n:
         raise ValueError(
             f"n must be at most the {int(np.isfinite(log_prob).sum())} points with mass, got {n}"
@@ -194,17 +169,8 @@ class IntegerMeasure(Measure):
     def log_tail(self, x: int, side: int = 1, growth: float = 0.0) -> float:
         """Bound on the log of the mass beyond ``x``, weighted with (z / x)**growth.
 
-        Parameters
-        ----------
-        x : int
-        side : {1, -1}
-        growth : float
-            Exponent of the weight; it makes the bound serve sums of kernels that grow.
-
-        Returns
-        -------
-        float
-            ``inf`` where the geometric bound does not hold yet.
+        The weight makes it serve sums of kernels that grow. It is ``inf`` where the geometric bound
+        does not hold yet.
         """
         return self._log_tail(x, float(self.log_prob(np.array([x]))[0]), side, growth)
 
@@ -220,16 +186,7 @@ class IntegerMeasure(Measure):
     def effective_range(self, log_eps: float = -95.0, growth: float = 0.0) -> tuple[int, int]:
         """Integers ``low, high`` outside of which the mass is below ``exp(log_eps)`` of the total.
 
-        Parameters
-        ----------
-        log_eps : float
-        growth : float
-            The mass outside is weighted with (1 + abs(x))**growth relative to the same weight at
-            the mean.
-
-        Returns
-        -------
-        tuple of int
+        It is weighted with (1 + abs(x))**growth, relative to the same weight at the mean.
         """
         low, high = self.ends
         target = log_eps + self.log_mass + growth * math.log1p(abs(self.mean))
@@ -265,16 +222,8 @@ class IntegerMeasure(Measure):
     def listed(self, last: int, growth: float = 0.0) -> tuple[np.ndarray, np.ndarray] | None:
         """List the integers up to a tail that is negligible beside the mass at ``last``.
 
-        Parameters
-        ----------
-        last : int
-        growth : float
-            The tail is weighted with z**growth.
-
-        Returns
-        -------
-        tuple of ndarray or None
-            The integers and their log masses; ``None`` when there are too many.
+        The tail is weighted with z**growth. Returned are the integers and their log masses, or
+        ``None`` when there are too many.
 
         Examples
         --------

@@ -7,8 +7,8 @@ from typing import Any, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import reals
-from pymc_bayessum.measures.base import IntegerMeasure, Measure, concatenate
+from pymc_bayessum.arguments import function, reals
+from pymc_bayessum.measures.base import IntegerMeasure, Measure, concatenate, require_measure
 from pymc_bayessum.measures.sites import SiteMeasure, stochastic_beam
 from pymc_bayessum.measures.supports import (
     Image,
@@ -22,8 +22,6 @@ from pymc_bayessum.measures.supports import (
     Support,
     take,
 )
-
-__all__ = ["IntegerMixture", "Mixture", "Product", "Pushforward", "UniformInterval"]
 
 
 @dataclass(frozen=True)
@@ -194,10 +192,6 @@ class IntegerMixture(IntegerMeasure, Mixture):
 class Product(Measure):
     """Two independent measures side by side; points are pairs of batches.
 
-    Parameters
-    ----------
-    first, second : Measure
-
     Examples
     --------
     >>> from pymc_bayessum.measures import Product, UniformCategorical, UniformInterval
@@ -206,13 +200,8 @@ class Product(Measure):
     ((5,), (5, 2))
     """
 
-    first: Measure
-    second: Measure
-
-    def __post_init__(self) -> None:
-        for name in ("first", "second"):
-            if not isinstance(getattr(self, name), Measure):
-                raise TypeError(f"{name} must be a measure, got {getattr(self, name)!r}")
+    first: Measure = field(metadata={"check": require_measure})
+    second: Measure = field(metadata={"check": require_measure})
 
     @property
     @override
@@ -252,17 +241,10 @@ class Pushforward(Measure):
     [-inf]
     """
 
-    measure: Measure
-    forward: Callable[[Points], Points]
-    inverse: Callable[[Points], Points]
+    measure: Measure = field(metadata={"check": require_measure})
+    forward: Callable[[Points], Points] = field(metadata={"check": function})
+    inverse: Callable[[Points], Points] = field(metadata={"check": function})
     log_jacobian: Callable[[Points], np.ndarray] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.measure, Measure):
-            raise TypeError(f"measure must be a measure, got {self.measure!r}")
-        for name in ("forward", "inverse"):
-            if not callable(getattr(self, name)):
-                raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
 
     @property
     @override

@@ -15,8 +15,6 @@ from pymc_bayessum.measures.mass import (
 )
 from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
 
-__all__ = ["Counting", "Geometric", "Logarithmic", "NegativeBinomial", "Poisson", "Skellam"]
-
 
 @dataclass(frozen=True)
 class Poisson(IntegerMeasure):
@@ -34,12 +32,9 @@ class Poisson(IntegerMeasure):
     (4,)
     """
 
-    mu: float
+    mu: float = field(metadata={"check": positive})
 
     support = Naturals()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", positive("mu", self.mu))
 
     @property
     @override
@@ -85,14 +80,10 @@ class NegativeBinomial(IntegerMeasure):
     15.0
     """
 
-    n: float
-    p: float
+    n: float = field(metadata={"check": positive})
+    p: float = field(metadata={"check": fraction})
 
     support = Naturals()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", positive("n", self.n))
-        object.__setattr__(self, "p", fraction("p", self.p))
 
     @property
     @override
@@ -161,12 +152,9 @@ class Logarithmic(IntegerMeasure):
     True
     """
 
-    p: float
+    p: float = field(metadata={"check": fraction})
 
     support = Naturals(1)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "p", fraction("p", self.p))
 
     @property
     @override
@@ -207,14 +195,10 @@ class Skellam(IntegerMeasure):
     -3.0
     """
 
-    mu1: float
-    mu2: float
+    mu1: float = field(metadata={"check": positive})
+    mu2: float = field(metadata={"check": positive})
 
     support = Integers()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu1", positive("mu1", self.mu1))
-        object.__setattr__(self, "mu2", positive("mu2", self.mu2))
 
     @property
     @override
@@ -261,10 +245,7 @@ class Counting(IntegerMeasure):
     10.0
     """
 
-    maximum: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "maximum", integer("maximum", self.maximum))
+    maximum: int = field(metadata={"check": integer})
 
     @property
     @override

@@ -9,18 +9,9 @@ from typing import Any, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import integer, reals
+from pymc_bayessum.arguments import count, integer, reals
 from pymc_bayessum.measures.base import Measure
 from pymc_bayessum.measures.supports import Sites, Spins, Support
-
-__all__ = [
-    "MarkovCategorical",
-    "ProductCategorical",
-    "SiteMeasure",
-    "TreeCategorical",
-    "UniformCategorical",
-    "UniformSpins",
-]
 
 
 def _distributions(name: str, value: Any, ndim: int | tuple[int, ...]) -> np.ndarray:
@@ -62,11 +53,7 @@ class SiteMeasure(Measure):
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
         """Log probabilities (B, S) of the site drawn at ``step``, given the earlier ones.
 
-        Parameters
-        ----------
-        x : ndarray of int, shape (B, L)
-            Points of which the sites ``site_order[:step]`` are filled in.
-        step : int
+        Of the points x (B, L) the sites ``site_order[:step]`` are filled in.
         """
 
     def _log_prob(self, x: np.ndarray) -> np.ndarray:
@@ -154,12 +141,13 @@ class UniformCategorical(SiteMeasure):
     (100, 15)
     """
 
-    n_sites: int
-    n_states: int
+    n_sites: int = field(metadata={"check": count})
+    n_states: int = field(metadata={"check": count})
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
-        object.__setattr__(self, "n_states", integer("n_states", self.n_states, 1))
+    @property
+    def probs(self) -> np.ndarray:
+        """The same probability for every state, shape (L, S)."""
+        return np.full((self.n_sites, self.n_states), 1.0 / self.n_states)
 
     @override
     def log_conditional(self, x: np.ndarray, step: int) -> np.ndarray:
@@ -183,10 +171,6 @@ class UniformCategorical(SiteMeasure):
 class UniformSpins(Measure):
     """Uniform distribution on all vectors of spins -1 and +1.
 
-    Parameters
-    ----------
-    n_sites : int
-
     Examples
     --------
     >>> from pymc_bayessum.measures import UniformSpins
@@ -194,12 +178,9 @@ class UniformSpins(Measure):
     [-1, 1]
     """
 
-    n_sites: int
+    n_sites: int = field(metadata={"check": count})
 
     n_states = 2
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
 
     @property
     @override

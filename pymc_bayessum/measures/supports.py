@@ -3,29 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, override
 
 import numpy as np
 
-from pymc_bayessum.arguments import integer, real
-
-__all__ = [
-    "Image",
-    "Integers",
-    "Interval",
-    "Line",
-    "Naturals",
-    "Pair",
-    "Points",
-    "Range",
-    "Sites",
-    "Spins",
-    "Support",
-    "batch_size",
-    "point_keys",
-    "take",
-]
+from pymc_bayessum.arguments import Checked, count, real
 
 #: A batch of points: an array, or a pair of arrays on a product.
 Points = Any
@@ -34,18 +17,18 @@ Points = Any
 ENUMERATION_LIMIT = 2**22
 
 
-def _numbers(points: Points, ndim: int, finite: bool = True) -> np.ndarray:
+def numbers(points: Points, ndim: int, finite: bool = True, name: str = "points") -> np.ndarray:
     """Batch of numbers with ``ndim`` dimensions; integers where they are integers."""
     array = np.asarray(points)
     if array.dtype.kind not in "iufb":
-        raise TypeError(f"points must be numbers, got an array of dtype {array.dtype}")
+        raise TypeError(f"{name} must be numbers, got an array of dtype {array.dtype}")
     if ndim == 1 and array.ndim == 0:
         array = array[None]
     if array.ndim != ndim:
         shape = "(N,)" if ndim == 1 else "(N, L)"
-        raise ValueError(f"points must have shape {shape}, got {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, got shape {array.shape}")
     if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError("points must be finite, got NaN or infinity among them")
+        raise ValueError(f"{name} must be finite, got NaN or infinity among them")
     return array
 
 
@@ -58,12 +41,7 @@ def _whole(array: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _power(base: int, exponent: int) -> float:
-    """Whole number ``base**exponent``, or ``inf`` where it is too large for a float."""
-    return base**exponent if exponent * math.log(base) < 700.0 else math.inf
-
-
-class Support(ABC):
+class Support(Checked, ABC):
     """The set of points a measure gives mass to."""
 
     @property
@@ -108,11 +86,11 @@ class Line(Support):
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
-        return _whole(_numbers(points, 1))
+        return _whole(numbers(points, 1))
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x, (low, high) = _numbers(points, 1, finite=False), self.ends
+        x, (low, high) = numbers(points, 1, finite=False), self.ends
         return (x >= low) & (x <= high) & np.isfinite(x) & (x == np.floor(x))
 
 
@@ -132,10 +110,7 @@ class Naturals(Line):
 class Integers(Line):
     """All integers."""
 
-    @property
-    @override
-    def ends(self) -> tuple[float, float]:
-        return -math.inf, math.inf
+    ends = -math.inf, math.inf
 
 
 @dataclass(frozen=True)
@@ -154,42 +129,51 @@ class Range(Line):
         return np.arange(self.low, self.high + 1)
 
 
-@dataclass(frozen=True)
-class Sites(Support):
-    """All vectors of ``n_sites`` states, each one of ``0, ..., n_states - 1``."""
+class _Vectors(Support):
+    """Points that are vectors of whole numbers, shape (N, L)."""
 
     n_sites: int
     n_states: int
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
-        object.__setattr__(self, "n_states", integer("n_states", self.n_states, 1))
-
     @property
     @override
     def size(self) -> float:
-        return _power(self.n_states, self.n_sites)
+        # A whole number, where it is not too large for a float.
+        is_small = self.n_sites * math.log(self.n_states) < 700.0
+        return self.n_states**self.n_sites if is_small else math.inf
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
-        x = _whole(_numbers(points, 2))
+        x = _whole(numbers(points, 2))
         if x.shape[1] != self.n_sites:
             raise ValueError(f"points must have {self.n_sites} sites, got shape {x.shape}")
         return x
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 2, finite=False)
-        if x.shape[1] != self.n_sites:
-            return np.zeros(len(x), dtype=bool)
-        return ((x >= 0) & (x < self.n_states) & (x == np.floor(x))).all(axis=1)
+        x = numbers(points, 2, finite=False)
+        return self._are_states(x).all(axis=1) & (x.shape[1] == self.n_sites)
+
+    @abstractmethod
+    def _are_states(self, x: np.ndarray) -> np.ndarray:
+        """Tell which numbers a site may take."""
+
+
+@dataclass(frozen=True)
+class Sites(_Vectors):
+    """All vectors of ``n_sites`` states, each one of ``0, ..., n_states - 1``."""
+
+    n_sites: int = field(metadata={"check": count})
+    n_states: int = field(metadata={"check": count})
+
+    def _are_states(self, x: np.ndarray) -> np.ndarray:
+        return (x >= 0) & (x < self.n_states) & (x == np.floor(x))
 
     def decode(self, index: np.ndarray) -> np.ndarray:
         """Return the points with the given positions in the listing, last site fastest."""
-        rest = np.asarray(index, dtype=np.int64)
-        x = np.empty((len(rest), self.n_sites), dtype=np.int64)
-        for site in range(self.n_sites - 1, -1, -1):
-            rest, x[:, site] = np.divmod(rest, self.n_states)
+        place = self.n_states ** np.arange(self.n_sites - 1, -1, -1)
+        x = np.asarray(index, dtype=np.int64)[:, None] // place
+        x %= self.n_states
         return x
 
     def _enumerate(self) -> np.ndarray:
@@ -197,29 +181,15 @@ class Sites(Support):
 
 
 @dataclass(frozen=True)
-class Spins(Support):
+class Spins(_Vectors):
     """All vectors of ``n_sites`` spins, each -1 or +1."""
 
-    n_sites: int
+    n_sites: int = field(metadata={"check": count})
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_sites", integer("n_sites", self.n_sites, 1))
+    n_states = 2
 
-    @property
-    @override
-    def size(self) -> float:
-        return _power(2, self.n_sites)
-
-    @override
-    def as_points(self, points: Points) -> np.ndarray:
-        return Sites(self.n_sites, 2).as_points(points)
-
-    @override
-    def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 2, finite=False)
-        if x.shape[1] != self.n_sites:
-            return np.zeros(len(x), dtype=bool)
-        return (np.abs(x) == 1).all(axis=1)
+    def _are_states(self, x: np.ndarray) -> np.ndarray:
+        return np.abs(x) == 1
 
     def _enumerate(self) -> np.ndarray:
         return 2 * Sites(self.n_sites, 2).enumerate() - 1
@@ -229,15 +199,13 @@ class Spins(Support):
 class Interval(Support):
     """The real numbers between ``low`` and ``high``, both ends included."""
 
-    low: float
-    high: float
+    low: float = field(metadata={"check": real})
+    high: float = field(metadata={"check": real})
 
     def __post_init__(self) -> None:
-        low, high = real("low", self.low), real("high", self.high)
-        if low >= high:
-            raise ValueError(f"low must be below high, got low={low}, high={high}")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        super().__post_init__()
+        if self.low >= self.high:
+            raise ValueError(f"low must be below high, got low={self.low}, high={self.high}")
 
     @property
     @override
@@ -246,11 +214,11 @@ class Interval(Support):
 
     @override
     def as_points(self, points: Points) -> np.ndarray:
-        return _numbers(points, 1).astype(float)
+        return numbers(points, 1).astype(float)
 
     @override
     def contains(self, points: Points) -> np.ndarray:
-        x = _numbers(points, 1, finite=False)
+        x = numbers(points, 1, finite=False)
         return (x >= self.low) & (x <= self.high)
 
 
@@ -307,7 +275,7 @@ class Image(Support):
         if isinstance(points, tuple):
             return points
         array = np.asarray(points)
-        return _numbers(array, max(array.ndim, 1))
+        return numbers(array, max(array.ndim, 1))
 
     @override
     def contains(self, points: Points) -> np.ndarray:
@@ -331,7 +299,7 @@ def batch_size(points: Points) -> int:
     return batch_size(points[0]) if isinstance(points, tuple) else len(points)
 
 
-def take(points: Points, index: np.ndarray) -> Points:
+def take(points: Points, index: Any) -> Points:
     """Return the points of a batch at the given positions."""
     if isinstance(points, tuple):
         return tuple(take(part, index) for part in points)

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from pymc_bayessum.arguments import as_generator, integer, positive, real
+from pymc_bayessum.arguments import as_generator, function, integer, positive, real
 from pymc_bayessum.embeddings import embed
 from pymc_bayessum.executors import as_executor, in_order
 from pymc_bayessum.interrupts import Interrupted
@@ -47,8 +47,6 @@ from pymc_bayessum.measures.supports import (
 from pymc_bayessum.progress import progress
 from pymc_bayessum.rules.hyper import select_kernel
 from pymc_bayessum.rules.rule import Estimate, Rule, bayes_sum, distinct_points
-
-__all__ = ["ActiveResult", "EvaluationError", "Step", "active_bayes_sum"]
 
 #: Supports with at most this many points are searched exhaustively by default.
 EXHAUSTIVE_LIMIT = 4096
@@ -225,10 +223,6 @@ def active_bayes_sum(
     resume : ActiveResult, optional
         Go on from an earlier result, or from the ``partial`` of an `EvaluationError`.
 
-    Returns
-    -------
-    ActiveResult
-
     Raises
     ------
     EvaluationError
@@ -252,8 +246,7 @@ def active_bayes_sum(
     prior = _Prior(kernel, bounds)
     if not isinstance(measure, Measure):
         raise TypeError(f"measure must be a Measure, got {measure!r}")
-    if not callable(f):
-        raise TypeError(f"f must be callable, got {f!r}")
+    function("f", f)
     budget = integer("n", n, 1)
     count = integer("n_candidates", n_candidates, 1)
     target = None if target_sd is None else positive("target_sd", target_sd)

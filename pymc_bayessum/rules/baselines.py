@@ -18,6 +18,7 @@ from pymc_bayessum.measures import (
     UniformInterval,
     UniformSpins,
 )
+from pymc_bayessum.measures.base import require_measure
 from pymc_bayessum.measures.supports import Points, batch_size, take
 from pymc_bayessum.rules.rule import Estimate
 
@@ -37,10 +38,6 @@ def monte_carlo(f: Function, measure: Measure, n: int, rng: Any = None) -> Estim
     n : int
         Number of draws, at least two.
     rng : None, int or numpy.random.Generator
-
-    Returns
-    -------
-    Estimate
 
     Examples
     --------
@@ -66,10 +63,6 @@ def importance_sampling(
     proposal : Measure
         A probability q that gives mass wherever f p does.
 
-    Returns
-    -------
-    Estimate
-
     Examples
     --------
     >>> from pymc_bayessum.measures import NegativeBinomial, Poisson
@@ -79,8 +72,7 @@ def importance_sampling(
     True
     """
     n = _checked(f, measure, n)
-    if not isinstance(proposal, Measure):
-        raise TypeError(f"proposal must be a measure, got {proposal!r}")
+    require_measure("proposal", proposal)
     x = proposal.sample(n, as_generator(rng))
     log_q = proposal.log_prob(x) - proposal.log_mass
     return _average(_evaluate(f, x) * np.exp(measure.log_prob(x) - log_q), n)
@@ -142,10 +134,6 @@ def stratified(f: Function, measure: Measure, n: int, rng: Any = None) -> Estima
         As for `monte_carlo`.
     n : int
         Number of draws, at least two for each stratum.
-
-    Returns
-    -------
-    Estimate
 
     Examples
     --------
@@ -252,8 +240,7 @@ def _allocate(share: np.ndarray, n: int) -> np.ndarray:
 def _checked(f: Function, measure: Measure, n: int) -> int:
     if not callable(f):
         raise TypeError(f"f must be a function of a batch of points, got {f!r}")
-    if not isinstance(measure, Measure):
-        raise TypeError(f"measure must be a measure, got {measure!r}")
+    require_measure("measure", measure)
     return integer("n", n, 2)
 
 

@@ -10,8 +10,6 @@ from scipy import stats
 from pymc_bayessum.arguments import real
 from pymc_bayessum.rules.rule import Estimate
 
-__all__ = ["Coverage", "coverage"]
-
 #: The nominal levels of the table, unless others are asked for.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 
@@ -61,10 +59,6 @@ def coverage(
         Nominal levels between 0 and 1.
     degrees_of_freedom : float, optional
         Take the quantiles from Student's t distribution.
-
-    Returns
-    -------
-    Coverage
 
     Examples
     --------

@@ -21,13 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from pymc_bayessum.arguments import real
+from pymc_bayessum.arguments import reals
 from pymc_bayessum.kernels import Kernel
 from pymc_bayessum.measures.supports import Points, batch_size
 from pymc_bayessum.rules.rule import distinct_points
 from pymc_bayessum.solve import MeanSpaceGram, factorize
-
-__all__ = ["Selection", "best_of", "select_kernel"]
 
 #: Points of the grid, in each direction, from which a continuous search starts.
 START_POINTS = {1: 13, 2: 6}
@@ -55,12 +53,6 @@ class Selection:
         Their log marginal likelihoods.
     at_edge : bool
         Whether the best lies at the end of a family ordered by one parameter, or on a bound.
-
-    Examples
-    --------
-    >>> from pymc_bayessum.kernels import Brownian
-    >>> select_kernel([Brownian(1.0)], [0, 3], [1.0, 3.0]).at_edge
-    False
     """
 
     kernel: Kernel
@@ -93,10 +85,6 @@ def select_kernel(
         the best point of a grid. Only with a callable.
     jitter : float, optional
         As in `bayes_sum`.
-
-    Returns
-    -------
-    Selection
 
     Warns
     -----
@@ -176,7 +164,7 @@ def _search(
     make: Callable[..., Kernel],
     nodes: Points,
     y: np.ndarray,
-    bounds: list[tuple[float, float]],
+    bounds: list[list[float]],
     jitter: float | None,
 ) -> Selection:
     """Bounded search on the log scale from the best point of a grid."""
@@ -253,19 +241,16 @@ def _checked(nodes: Points, values: Any) -> tuple[Points, np.ndarray]:
     return points, y.astype(float)
 
 
-def _checked_bounds(bounds: Any) -> list[tuple[float, float]]:
+def _checked_bounds(bounds: Any) -> list[list[float]]:
     if bounds is None:
         raise ValueError("bounds must be given with a function that makes kernels")
-    pairs = [bounds] if np.ndim(bounds) == 1 else list(bounds)
-    out = []
+    pairs = np.atleast_2d(reals("bounds", bounds, (1, 2))).tolist()
     for pair in pairs:
-        if np.shape(pair) != (2,):
+        if len(pair) != 2:
             raise ValueError(f"bounds must be one pair (low, high) or several, got {bounds!r}")
-        low, high = real("bounds", pair[0]), real("bounds", pair[1])
-        if not 0.0 < low < high:
-            raise ValueError(f"bounds must satisfy 0 < low < high, got ({low}, {high})")
-        out.append((low, high))
-    return out
+        if not 0.0 < pair[0] < pair[1]:
+            raise ValueError(f"bounds must satisfy 0 < low < high, got {tuple(pair)}")
+    return pairs
 
 
 def _at_edge(kernels: tuple[Kernel, ...], best: int) -> bool:

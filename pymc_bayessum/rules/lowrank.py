@@ -1,14 +1,7 @@
 r"""Rules for many nodes: low-rank Gram matrices by randomly pivoted Cholesky.
 
 A rule on N nodes costs O(N^3) time and N^2 numbers. With a factor of r columns,
-:math:`K \approx F F'` (`pymc_bayessum.solve.pivoted`), it takes O(N r^2) time and N r numbers:
-
-- `nystroem_rule` uses the values at all nodes: the best function in the span of the r kernels at
-  the pivots is fitted to them and summed exactly. Steps of a conjugate-gradient method,
-  preconditioned by F, then lead towards the full rule.
-- `pivot_rule` uses the values at the pivots only, for summands that are dear.
-
-Both report an exact posterior variance, the first by sums over blocks of the Gram matrix.
+:math:`K \approx F F'` (`pymc_bayessum.solve.pivoted`), it takes O(N r^2) time and N r numbers.
 """
 
 from dataclasses import dataclass, field
@@ -27,8 +20,6 @@ from pymc_bayessum.rules.rule import Rule, bayes_sum, distinct_points, reach_of
 from pymc_bayessum.rules.stein import stein_points
 from pymc_bayessum.solve.gram import MeanSpaceGram
 from pymc_bayessum.solve.pivoted import LowRankGram, PivotedCholesky, pivoted_cholesky
-
-__all__ = ["LowRankRule", "nystroem_rule", "pivot_rule"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +86,6 @@ def nystroem_rule(
         Steps of the preconditioned conjugate-gradient method, each O(N^2) time.
     rng : None, int or numpy.random.Generator
         Draws the pivots.
-
-    Returns
-    -------
-    LowRankRule
 
     Examples
     --------

@@ -16,6 +16,7 @@ from pymc_bayessum.measures import (
     UniformInterval,
     UniformSpins,
 )
+from pymc_bayessum.measures.base import require_measure
 from pymc_bayessum.measures.supports import Points, point_keys, take
 
 __all__ = ["distinct", "graded", "spread"]
@@ -34,10 +35,6 @@ def distinct(measure: Measure, n: int, rng: Any = None) -> Points:
         Number of nodes, at least one and at most the number of points with mass.
     rng : None, int or numpy.random.Generator
 
-    Returns
-    -------
-    batch of n points, in the order drawn
-
     Examples
     --------
     >>> from pymc_bayessum import measures, nodes
@@ -45,8 +42,7 @@ def distinct(measure: Measure, n: int, rng: Any = None) -> Points:
     >>> len(set(x.tolist()))
     40
     """
-    if not isinstance(measure, Measure):
-        raise TypeError(f"measure must be a measure, got {measure!r}")
+    require_measure("measure", measure)
     return measure.sample_distinct(integer("n", n, 1), rng)
 
 
@@ -66,10 +62,6 @@ def spread(measure: Measure, n: int, rng: Any = None) -> Points:
     rng : None, int or numpy.random.Generator
         For the scrambling.
 
-    Returns
-    -------
-    batch of n points
-
     Examples
     --------
     >>> import numpy as np
@@ -78,8 +70,7 @@ def spread(measure: Measure, n: int, rng: Any = None) -> Points:
     >>> x.shape, len(np.unique(x, axis=0))
     ((6, 3), 6)
     """
-    if not isinstance(measure, Measure):
-        raise TypeError(f"measure must be a measure, got {measure!r}")
+    require_measure("measure", measure)
     n = integer("n", n, 1)
     if n > measure.support.size:
         raise ValueError(
@@ -151,10 +142,6 @@ def graded(
     spacing : float or callable, optional
         Largest spacing, or a function that gives it at a position. By default 0.3 sqrt(x): counts
         with variance proportional to their mean have constant width in sqrt(x).
-
-    Returns
-    -------
-    ndarray of int, strictly increasing
 
     Examples
     --------

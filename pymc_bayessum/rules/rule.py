@@ -23,16 +23,6 @@ from pymc_bayessum.measures import Geometric, Measure, NegativeBinomial, Poisson
 from pymc_bayessum.measures.supports import Points, Support, batch_size, point_keys, take
 from pymc_bayessum.solve import Gram, solve
 
-__all__ = [
-    "Estimate",
-    "Reach",
-    "Rule",
-    "bayes_sum",
-    "geometric_rule",
-    "negative_binomial_rule",
-    "poisson_rule",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
@@ -70,11 +60,6 @@ class Reach:
         mass far outside is extrapolated, not seen.
     support : Support
         The set that is summed over.
-
-    Examples
-    --------
-    >>> poisson_rule(3.0, n=8).reach.highest
-    7
     """
 
     lowest: float | None
@@ -194,12 +179,9 @@ class Rule:
         return Estimate(_plain(mean), _plain(sd), len(self))
 
     def amplitude(self, values: Any) -> Any:
-        """Return the empirical-Bayes amplitude y'K^-1 y / N, the maximiser of the likelihood.
+        """Return the empirical-Bayes amplitude y'K^-1 y / N of values (..., N) at the nodes.
 
-        Parameters
-        ----------
-        values : array_like of shape (..., N)
-            The function at the nodes.
+        It is the maximiser of the likelihood.
 
         Examples
         --------
@@ -215,12 +197,7 @@ class Rule:
         return form / count if count else form + np.inf
 
     def quadratic_form(self, values: Any) -> Any:
-        """Return y'K^-1 y over the last axis.
-
-        Parameters
-        ----------
-        values : array_like of shape (..., N)
-            The function at the nodes.
+        """Return y'K^-1 y of values (..., N) at the nodes.
 
         Examples
         --------
@@ -339,10 +316,6 @@ def bayes_sum(kernel: Kernel, measure: Measure, nodes: Points, jitter: float | N
         Added to the diagonal of K. By default the smallest that makes the factorisation work,
         usually zero; the rule records it.
 
-    Returns
-    -------
-    Rule
-
     Raises
     ------
     ValueError
@@ -400,10 +373,6 @@ def poisson_rule(
         By default ``Brownian(1.0)``, k(x, y) = min(x, y) + 1. On consecutive nodes it sums f
         exactly up to the last node, and beyond it takes f / p for constant.
 
-    Returns
-    -------
-    Rule
-
     Examples
     --------
     >>> import numpy as np
@@ -432,10 +401,6 @@ def negative_binomial_rule(
     nodes, n, kernel
         As for `poisson_rule`.
 
-    Returns
-    -------
-    Rule
-
     Examples
     --------
     >>> rule = negative_binomial_rule(2.0, 0.3, n=80)
@@ -460,10 +425,6 @@ def geometric_rule(
         The distribution has mass p (1 - p)^x.
     nodes, n, kernel
         As for `poisson_rule`.
-
-    Returns
-    -------
-    Rule
 
     Examples
     --------

@@ -19,8 +19,6 @@ from pymc_bayessum.measures.supports import Points, Sites, Support
 from pymc_bayessum.rules.rule import Rule, distinct_points, reach_of
 from pymc_bayessum.solve import solve
 
-__all__ = ["GoodnessOfFit", "ksd", "ksd_test", "stein_points", "stein_rule"]
-
 LogProb = Callable[[np.ndarray], Any]
 Statistic = Literal["u", "v"]
 
@@ -131,10 +129,6 @@ def ksd(
     theta : array_like, shape (d,), optional
         Parameters of the family.
 
-    Returns
-    -------
-    float
-
     See Also
     --------
     ksd_test : the bootstrap test of fit.
@@ -166,11 +160,6 @@ class GoodnessOfFit:
         Share of bootstrap values at least as large, counting the sample itself.
     bootstrap : ndarray of shape (n_bootstrap,)
         The bootstrap values of the statistic, were the sample from p.
-
-    Examples
-    --------
-    >>> GoodnessOfFit(statistic=0.2, p_value=0.03, bootstrap=np.zeros(3)).p_value
-    0.03
     """
 
     statistic: float
@@ -205,10 +194,6 @@ def ksd_test(
     n_bootstrap : int
         Number of bootstrap values.
     rng : None, int or numpy.random.Generator
-
-    Returns
-    -------
-    GoodnessOfFit
 
     Examples
     --------

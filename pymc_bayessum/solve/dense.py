@@ -14,23 +14,13 @@ from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import InvertibleGram, KrigingGram, ScaledGram
 from pymc_bayessum.solve.registry import Solution, register, solve
 
-__all__ = ["DenseGram", "factorize_dense"]
-
 #: Jitters tried in turn, as fractions of the mean diagonal.
 JITTER_LADDER = (0.0, *(10.0**power for power in range(-14, -1)))
 
 
 @dataclass(frozen=True, eq=False)
 class DenseGram(InvertibleGram):
-    """A Gram matrix held as its Cholesky factor, lower triangular L with L L' = K + jitter * I.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gram = factorize_dense(np.array([[4.0, 0.0], [0.0, 1.0]]))
-    >>> float(gram.quadratic_form(np.array([2.0, 1.0]))), gram.jitter
-    (2.0, 0.0)
-    """
+    """A Gram matrix held as its Cholesky factor, lower triangular L with L L' = K + jitter * I."""
 
     factor: np.ndarray = field(repr=False)
     jitter: float = 0.0

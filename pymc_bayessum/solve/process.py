@@ -8,8 +8,6 @@ import numpy as np
 
 from pymc_bayessum.kernels import IntegratedBrownian, Matern
 
-__all__ = ["MarkovProcess"]
-
 
 @dataclass(frozen=True)
 class MarkovProcess:
@@ -17,12 +15,6 @@ class MarkovProcess:
 
     The rate is zero for integrated Brownian motion. ``unwarp`` is the inverse of the increasing map
     ``warp``, ``None`` when unknown.
-
-    Examples
-    --------
-    >>> from pymc_bayessum.kernels import IntegratedBrownian
-    >>> MarkovProcess.of_spline(IntegratedBrownian(2)).n
-    3
     """
 
     n: int

@@ -16,24 +16,12 @@ from pymc_bayessum.measures import Measure
 from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import Gram
 
-__all__ = ["SOLVERS", "Solution", "factorize", "register", "solve"]
-
 
 class Solution(NamedTuple):
-    """What a solver found.
+    """What a solver found: the attributes of a `Rule` of these names.
 
-    Attributes
-    ----------
-    gram : Gram
-        The factorised Gram matrix of the nodes.
-    weights : ndarray of shape (N,) or None
-        K^-1 mu; ``None`` when there was no measure to sum under.
-    variance : float
-        Posterior variance of the sum at unit amplitude, never below zero.
-    log_abs_weights : ndarray of shape (N,) or None
-        Where it is known more accurately than from the weights.
-    clipped : float
-        How far below zero rounding had pushed the variance.
+    Without a measure to sum under there are no weights; their logarithm is there where it is known
+    more accurately than from them.
     """
 
     gram: Gram
@@ -49,42 +37,11 @@ Solver = Callable[[Any, Any, Points, float | None], Solution | None]
 SOLVERS: Registry[Solver] = Registry()
 
 
-def register(kernel_type: type, measure_type: type) -> Callable[[Solver], Solver]:
-    """Decorate a function ``(kernel, measure, points, jitter) -> Solution`` to enter a solver.
-
-    Subclasses are covered; the most specific solver is asked first. One that returns ``None``
-    (for parameters or points it does not suit) leaves the pair to the next, at last to the dense
-    solver, which suits all. With ``None`` for a measure the Gram matrix alone is asked for.
-
-    Parameters
-    ----------
-    kernel_type : type of Kernel
-    measure_type : type of Measure
-        Under which the solver finds weights.
-
-    Examples
-    --------
-    White noise needs no factorisation. (The block takes the solver back at its end.)
-
-    >>> import numpy as np
-    >>> from pymc_bayessum import kernels, measures, solve
-    >>> class White(kernels.Kernel):
-    ...     def __call__(self, x, y):
-    ...         return np.equal.outer(x, y).astype(float)
-    ...
-    ...     def diagonal(self, x):
-    ...         return np.ones(len(x))
-    >>> with solve.SOLVERS.restored():
-    ...     @solve.register(White, measures.IntegerMeasure)
-    ...     def white(kernel, measure, points, jitter):
-    ...         gram = solve.DenseGram(np.eye(len(points)))
-    ...         mass = None if measure is None else np.exp(measure.log_prob(points))
-    ...         return solve.Solution(gram, mass)
-    ...
-    ...     solve.solve(White(), measures.Counting(9), np.array([4, 7])).weights
-    array([1., 1.])
-    """
-    return SOLVERS.register(kernel_type, measure_type)
+#: Decorates a function ``(kernel, measure, points, jitter) -> Solution`` to enter a solver for two
+#: classes and what is derived from them. The most specific is asked first; where it returns
+#: ``None`` (for parameters or points it does not suit) the next is, at last the dense one, which
+#: suits all. With ``None`` for a measure the Gram matrix alone is asked for.
+register = SOLVERS.register
 
 
 def solve(
