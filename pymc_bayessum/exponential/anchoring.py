@@ -21,7 +21,7 @@ from pymc_bayessum.normalizers.anchored.defaults import (
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent, plain, within
-from pymc_bayessum.normalizers.family import Family, OffersCoordinates
+from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.normalizers.protocol import Normalizer
 from pymc_bayessum.progress import progress
 
@@ -148,7 +148,7 @@ def anchor_family(
 
 def _coordinates(family: Any, size: int, rng: np.random.Generator) -> Coordinates:
     """Independent statistics, as far as draws without any preference show them."""
-    if isinstance(family, OffersCoordinates):
+    if hasattr(family, "coordinates"):
         return family.coordinates()
     states = family.sample(np.zeros(size), 4 * size + 40, rng, family.typical)
     if family.typical is not None and len(family.typical):

@@ -30,7 +30,7 @@ from pymc_bayessum.normalizers.anchored.rule import (
     split,
 )
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import Family, OffersExactLogZ, OffersJoins, OffersSites
+from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.progress import progress
 
 __all__ = ["FEW_PARAMETERS", "axis_points", "default_anchored", "matched_prior"]
@@ -264,8 +264,7 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
     """Several anchors for few parameters, with draws until the target is reached."""
     family, coordinates, chains = setting.family, setting.coordinates, setting.chains
     n_sites = 1 if chains is None else int(np.prod(chains.shape[1:]))
-    if isinstance(family, OffersSites):
-        n_sites = family.n_sites
+    n_sites = getattr(family, "n_sites", n_sites)
     n_chains = MOST_CHAINS if chains is None else min(MOST_CHAINS, chains_for(chains))
     pilot = PILOT_ROUNDS * n_chains
     mode = setting.climb(
@@ -276,7 +275,7 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
         n_chains=n_chains,
     )
     anchors = coordinates.parameters(axis_points(mode.point, mode.curvature))
-    joined = family.joined(anchors, setting.rng) if isinstance(family, OffersJoins) else anchors
+    joined = family.joined(anchors, setting.rng) if hasattr(family, "joined") else anchors
     anchors = anchors if joined is None else joined
     walks = setting.walks(anchors, start=mode.rule.states, n_chains=n_chains)
     most = MOST_DRAWS // (len(walks) * n_chains)
@@ -309,7 +308,7 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
 
 def _is_exact(family: Family) -> bool:
     """Whether log Z at an anchor costs one exact sum: else no posterior needs it."""
-    return isinstance(family, OffersExactLogZ) and family.exact_log_z() is not None
+    return hasattr(family, "exact_log_z") and family.exact_log_z() is not None
 
 
 def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_bayessum.normalizers.anchored.reference import AnchoredReference, AveragedReference
 from pymc_bayessum.normalizers.anchored.rule import Anchored
-from pymc_bayessum.normalizers.family import Family, OffersExactLogZ
+from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
 
 __all__ = ["Estimate", "Estimated"]
@@ -70,7 +70,7 @@ class Estimated:
         """Exact sums where the family has them, else draws around the posterior."""
         rule = self.rule
         many = isinstance(rule, Anchored) and rule.n_parameters > MANY_PARAMETERS
-        if isinstance(rule.family, OffersExactLogZ):
+        if hasattr(rule.family, "exact_log_z"):
             exact = rule.family.exact_log_z(often=many)
             if exact is not None:
                 return Given(_over_batches(exact), "the exact sum")

@@ -41,7 +41,7 @@ from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments, 
 from pymc_bayessum.normalizers.anchored.node_sum import log_sum
 from pymc_bayessum.normalizers.anchored.products import product
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent
-from pymc_bayessum.normalizers.family import Family, LogConstant, OffersConstant, OffersCoordinates
+from pymc_bayessum.normalizers.family import Family, LogConstant
 
 __all__ = ["MOMENT_DRAWS", "Anchored", "Part", "Slope", "anchored", "combined", "split"]
 
@@ -360,8 +360,11 @@ def anchored[A: Anchored](
     True
     """
     anchors = np.atleast_2d(np.asarray(anchors, dtype=float))
-    if coordinates is None:
-        coordinates = _own_coordinates(family, anchors[0], rng)
+    if coordinates is None and hasattr(family, "coordinates"):
+        coordinates = family.coordinates()
+    elif coordinates is None:
+        some = family.sample(anchors[0], 4 * anchors.shape[1] + 40, rng)
+        coordinates = independent(family.statistics(some))
     method = moment_method(family, anchors[0], moments)
     each = -(-n // len(anchors))
     # Fewer than the coordinates would leave directions that nothing was held out for.
@@ -453,7 +456,7 @@ def combined[A: Anchored](
         nodes = stretched(nodes, points[0], own, curvature)
         tests = tests._replace(covariances=np.stack([curvature, *tests.covariances[1:]]))
     known = NO_CONSTANT
-    if constant and isinstance(family, OffersConstant):
+    if constant and hasattr(family, "log_constant"):
         known = family.log_constant(anchors[0], rng)
     trust = 1.0
     if len(points) > 1:
@@ -475,10 +478,3 @@ def combined[A: Anchored](
         settled=all(walk.settled and walk.is_steady for walk in walks),
         states=walks[0].states,
     )
-
-
-def _own_coordinates(family: Family, theta: np.ndarray, rng: np.random.Generator) -> Coordinates:
-    """Return the coordinates a family offers, or independent statistics of its draws."""
-    if isinstance(family, OffersCoordinates):
-        return family.coordinates()
-    return independent(family.statistics(family.sample(theta, 4 * len(theta) + 40, rng)))
