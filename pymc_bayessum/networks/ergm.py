@@ -19,7 +19,6 @@ from pymc_bayessum.exponential.distribution import (
     require_rows,
 )
 from pymc_bayessum.networks.data import as_matrices, is_directed
-from pymc_bayessum.networks.degeneracy import degenerate
 from pymc_bayessum.networks.family import NetworkFamily, completions, network_family
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, fingerprint
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
@@ -246,7 +245,7 @@ def _anchored(
         found = anchor_family(family, statistics, prior, **how)
         if not family.remembers_start(found.centre, rng):
             return Estimated(found)
-    flagged = degenerate(family)
+    flagged = family.degenerate()
     warnings.warn(f"the fit will need {flagged.remedy(Facts(False))}", stacklevel=5)
     return flagged
 

@@ -13,7 +13,7 @@ from pymc_bayessum.arguments import integer
 from pymc_bayessum.exponential.collinear import require_independent
 from pymc_bayessum.exponential.listing import ListedSum, distinct
 from pymc_bayessum.networks.changes import MOST_NODES, Program, changes, counts, program
-from pymc_bayessum.networks.dyads import DyadSum
+from pymc_bayessum.networks.dyads import Degenerate, DyadSum
 from pymc_bayessum.networks.listing import LISTABLE, listed
 from pymc_bayessum.networks.phases import APART, ELSEWHERE, MOST_DYADS, apart, joined
 from pymc_bayessum.networks.sampler import run_chains
@@ -197,6 +197,14 @@ class NetworkFamily:
             return DyadSum(self.statistics(none)[0], *distinct(self.changes(none[0])))
         return None if self.listing is None else ListedSum(*self.listing)
 
+    def degenerate(self) -> Degenerate:
+        """Return what stands in for log Z near the typical networks, the observed ones."""
+        design = np.concatenate([self.changes(state) for state in self.typical])
+        n, ties = len(self.typical), self.ties(self.typical).ravel()
+        base = self.statistics(self.typical).sum(axis=0) - ties @ design
+        rows, times = distinct(design)
+        return Degenerate(base / n, rows, times / n, self.names)
+
     def exact_log_z(self, often: bool = False) -> Callable[[np.ndarray], float] | None:
         """Exact log Z as a function of a parameter vector; None where there is none."""
         exact = self.exact
@@ -252,10 +260,6 @@ class TieChain:
         family = self.family
         arguments = family.program, self.theta, family.fixed, family.dyads
         return run_chains(*arguments, states, sweeps * self._proposals, rng)
-
-    def energy(self, states: np.ndarray) -> np.ndarray:
-        """Return ``theta . phi`` of states, (N,)."""
-        return self.family.statistics(states) @ self.theta
 
     @cached_property
     def _chances(self) -> np.ndarray:

@@ -53,7 +53,7 @@ from pymc_bayessum.normalizers.panels import (
     even_panels,
     graded_panels,
 )
-from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
+from pymc_bayessum.normalizers.protocol import Asked, Exact, Reference, ReferenceValue
 
 __all__ = [
     "N_EVALUATIONS",
@@ -112,6 +112,8 @@ class _Points(WholeSteps):
 
     __props__: tuple[str, ...] = ()
     n_points = len(PROBES)
+    #: The compiled loops, which return the outputs as arrays.
+    run: Any
 
     def make_node(self, x: Any, g: Any, first: Any) -> Apply:  # type: ignore[override]  # an Op names its inputs
         """Take three float tensors."""
@@ -122,15 +124,9 @@ class _Points(WholeSteps):
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         """Run the compiled loops."""
         results = self.run(*inputs)
-        for storage, result in zip(
-            output_storage, results if isinstance(results, tuple) else (results,), strict=True
-        ):
+        results = results if isinstance(results, tuple) else (results,)
+        for storage, result in zip(output_storage, results, strict=True):
             storage[0] = result
-
-    @staticmethod
-    def run(x: Any, g: Any, first: Any) -> Any:
-        """Return the outputs as arrays."""
-        raise NotImplementedError
 
 
 def _unless_settled(fill: Any) -> Any:
@@ -320,11 +316,12 @@ def _defined(g: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class LocatedSum:
+class LocatedSum(Exact):
     """The normaliser of a summand over counts, which finds its nodes at each set of parameters.
 
     ``log_f(x, *theta)`` is the symbolic log summand at whole numbers of shape (nodes, ...), and
-    ``low(*theta)`` the left ends, of the batch shape.
+    ``low(*theta)`` the left ends, of the batch shape. Its error is far below what a posterior
+    feels, or the check tells.
 
     Examples
     --------
@@ -338,7 +335,10 @@ class LocatedSum:
     log_f: Callable[..., Any]
     low: Callable[..., Any]
 
-    is_absolute = True
+    advice = (
+        "the summand has several humps or no smooth bell, or reaches very far: a rule made for it, "
+        "or a prior that keeps it in reach"
+    )
 
     def at(self, theta: Sequence[Any]) -> Callable[[Any], Any]:
         """Return the log summand at given parameters."""
@@ -352,19 +352,9 @@ class LocatedSum:
         value = _log_sum(log_f, disconnected_grad(nodes.x), disconnected_grad(nodes.weight))
         return value if xp is pt else value.eval()
 
-    def sd(self, xp: Any, *theta: Any) -> None:
-        """Return None: its error is far below what a posterior feels, or the check tells."""
-
     def reference(self, asked: Asked) -> Reference:
         """Return the sum over all numbers, one by one."""
         return OneByOne(self, asked)
-
-    def remedy(self, facts: Facts) -> str:
-        """Say what kind of summand it is made for."""
-        return (
-            "the summand has several humps or no smooth bell, or reaches very far: a rule made "
-            "for it, or a prior that keeps it in reach"
-        )
 
 
 class OneByOne:
