@@ -10,7 +10,6 @@ from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
-from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
@@ -25,7 +24,6 @@ from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored
 from pymc_bayessum.normalizers.drawn import StatesRV, apply_rv, one_set
 from pymc_bayessum.normalizers.interpreted import evaluated
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Normalizer
 
@@ -75,9 +73,6 @@ class ExponentialFamilyRV(StatesRV):
         """Draw by the family's sampler."""
         (theta,) = parameters
         return self.family.decode(self.family.sample(theta, n, rng))
-
-
-optdb.register("load_families_for_jax", LoadForJax(f"{__package__}.family_jax"), "jax", position=0)
 
 
 @_logprob.register(ExponentialFamilyRV)

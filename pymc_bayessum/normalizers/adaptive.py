@@ -23,14 +23,13 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import njit
-from pytensor.compile.mode import optdb
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.located import WholeSteps, as_node
 from pymc_bayessum.normalizers.logsum import SignedLogSum
 from pymc_bayessum.normalizers.panels import DYADIC_NODES, dyadic_panels
@@ -206,9 +205,7 @@ def _numba_refine(op, node, **kwargs):
     return refine, version_of([Path(__file__)])
 
 
-optdb.register(
-    "load_adaptive_for_jax", LoadForJax(f"{__package__}.adaptive_jax"), "jax", position=0
-)
+load_for_jax(f"{__package__}.adaptive_jax")
 
 
 @dataclass(frozen=True)

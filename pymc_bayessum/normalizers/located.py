@@ -28,7 +28,6 @@ import pytensor
 import pytensor.tensor as pt
 from numba import njit
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.mode import optdb
 from pytensor.gradient import disconnected_grad, disconnected_type
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
@@ -38,7 +37,7 @@ from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.compiled_cache import version_of
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.located_rows import (
     PROBES,
     final_points,
@@ -187,7 +186,7 @@ def _numba_points(op, node, **kwargs):
     return op.run, VERSION
 
 
-optdb.register("load_located_for_jax", LoadForJax(f"{__package__}.located_jax"), "jax", position=0)
+load_for_jax(f"{__package__}.located_jax")
 
 
 class Nodes(NamedTuple):

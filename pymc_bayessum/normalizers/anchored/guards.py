@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile.mode import optdb
 from pytensor.raise_op import CheckAndRaise
 
 from pymc_bayessum.normalizers.anchored.products import product
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 
 __all__ = ["Guard", "while_inside", "while_same"]
 
@@ -38,7 +37,7 @@ class Guard(CheckAndRaise):
 
 
 # Under JAX there is nothing that could raise; data are constants of the compiled function there.
-optdb.register("load_guards_for_jax", LoadForJax(f"{__package__}.guards_jax"), "jax", position=0)
+load_for_jax(f"{__package__}.guards_jax")
 
 
 def while_same(value: Any, data: np.ndarray) -> Any:

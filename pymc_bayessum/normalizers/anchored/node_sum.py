@@ -63,6 +63,7 @@ class NodeSum(JAXOp):
     """
 
     __props__: tuple[str, ...] = ()  # type: ignore[assignment]  # PyTensor's () is taken for the type
+    name = None
     gufunc_signature = "(r),(n,r),(n)->(),(r)"
 
     def __init__(self) -> None:
