@@ -34,9 +34,21 @@ __all__ = [
     "FamilyDistribution",
     "as_theta",
     "choose_normalizer",
-    "is_renewable",
     "require_rows",
 ]
+
+
+class FamilyAnchors(Anchors[Family]):
+    """How a family's model is anchored at data that are not known before it is asked."""
+
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
+        """Anchor at states, from which chains start as well."""
+        family = with_data(self.family, data)
+        rng = as_generator(self.random_seed)
+        family.require_reaction(rng)
+        statistics, _ = numeric_statistics(family, data)
+        how: Any = {"rng": rng, "progressbar": self.progressbar, "executor": executor}
+        return Estimated(anchor_family(family, statistics, self.prior, **how))
 
 
 class ExponentialFamilyRV(StatesRV):
@@ -49,6 +61,8 @@ class ExponentialFamilyRV(StatesRV):
     name = "exponential_family"
     __props__: Any = ("name", "signature", "dtype", "inplace", "family", "normalizer", "known")
     _print_name = ("ExponentialFamily", "\\operatorname{ExponentialFamily}")
+    #: How such models are anchored.
+    builder: type[Anchors] = FamilyAnchors
 
     def __init__(
         self,
@@ -65,9 +79,12 @@ class ExponentialFamilyRV(StatesRV):
 
     def anchors(self, theta: Any, random_seed: Any, progressbar: bool) -> Any:
         """Return how to anchor it with this prior; None where it has no use for anchors."""
-        if not is_renewable(self.normalizer):
+        found = self.normalizer
+        rule = getattr(found, "rule", None)
+        unused = not (found is None or isinstance(found, Anchorage) or isinstance(rule, Anchored))
+        if unused or self.known is not None:
             return None
-        return FamilyAnchors(self.family, prior_of(theta), random_seed, progressbar)
+        return self.builder(self.family, prior_of(theta), random_seed, progressbar)
 
     def draw_states(self, rng: np.random.Generator, n: int, *parameters: np.ndarray) -> np.ndarray:
         """Draw by the family's sampler."""
@@ -158,7 +175,8 @@ def as_theta(theta: Any, family: Any) -> TensorVariable:
         theta = theta[None]
     length = theta.type.shape[-1] if theta.type.ndim else 0
     if length is None:
-        length = _known_length(theta)
+        (folded,) = constant_fold((theta.shape[-1],), raise_not_constant=False)
+        length = None if isinstance(folded, Variable) else int(folded)
     if length is not None and length != size:
         entries = f"{size} entr{'y' if size == 1 else 'ies'} ({', '.join(family.names)})"
         raise ValueError(f"theta must have {entries} along its last axis, got {length}")
@@ -174,7 +192,6 @@ def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> No
 
     Examples
     --------
-    >>> import pytensor.tensor as pt
     >>> require_rows("x", pt.zeros((3, 2)), (4,))
     Traceback (most recent call last):
         ...
@@ -187,11 +204,6 @@ def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> No
             f"{name}: theta has leading dimensions {given}, the observed states have {batch}: give "
             "one vector of parameters, or one for each state (theta[group])"
         )
-
-
-def _known_length(theta: TensorVariable) -> int | None:
-    (length,) = constant_fold((theta.shape[-1],), raise_not_constant=False)
-    return None if isinstance(length, Variable) else int(length)
 
 
 def _numbers(observed: Any) -> np.ndarray | None:
@@ -227,37 +239,12 @@ def choose_normalizer(family: Any, normalizer: Any) -> Any:
     return family.exact
 
 
-class FamilyAnchors(Anchors[Family]):
-    """How a family's model is anchored at data that are not known before it is asked."""
-
-    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
-        """Anchor at states, from which chains start as well."""
-        family = with_data(self.family, data)
-        rng = as_generator(self.random_seed)
-        family.require_reaction(rng)
-        statistics, _ = numeric_statistics(family, data)
-        how: Any = {"rng": rng, "progressbar": self.progressbar, "executor": executor}
-        return Estimated(anchor_family(family, statistics, self.prior, **how))
-
-
-def is_renewable(normalizer: Any) -> bool:
-    """Whether a normaliser is anchored, or has still to be."""
-    rule = getattr(normalizer, "rule", None)
-    return normalizer is None or isinstance(normalizer, Anchorage) or isinstance(rule, Anchored)
-
-
 class FamilyDistribution(Discrete):
     """What distributions of families share: their statistics as a variable of the model."""
 
     @staticmethod
     def statistics(x: Any) -> TensorVariable:
-        """Statistics of a variable of this kind, for ``pm.Deterministic`` and their predictive.
-
-        Parameters
-        ----------
-        x : TensorVariable
-            What the distribution returned.
-        """
+        """Statistics of what the distribution returned, for ``pm.Deterministic``."""
         op = getattr(getattr(x, "owner", None), "op", None)
         if not isinstance(op, ExponentialFamilyRV):
             raise TypeError(f"x must be a variable of an exponential family, got {x!r}")

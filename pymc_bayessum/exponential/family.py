@@ -27,16 +27,10 @@ TOLERANCE = 5.0
 
 @dataclass(frozen=True)
 class Verified:
-    """What :meth:`Family.verify` found.
+    """What :meth:`Family.verify` found on a support of so many states.
 
-    Attributes
-    ----------
-    n_states : int
-        Size of the support that was listed.
-    moments : float
-        Largest difference between means of draws and of the list, in standard errors.
-    invariance : float
-        The same for draws of the list that were moved on by the sampler.
+    The largest difference between means of draws and of the list, in standard errors, of draws that
+    the sampler made by itself (``moments``) and of exact ones that it moved on (``invariance``).
     """
 
     n_states: int
@@ -184,12 +178,7 @@ class Family:
         return whole & np.isin(_keys(values.astype(np.int64)), _keys(self.support))
 
     def statistics(self, states: Any) -> np.ndarray:
-        """Statistics of a batch of states, (N, d), checked.
-
-        Parameters
-        ----------
-        states : array_like, shape (N, ...)
-        """
+        """Statistics of a batch of states (N, ...), checked: shape (N, d)."""
         found = np.asarray(self._statistics(states), dtype=float)
         if found.ndim != 2 or len(found) != len(states):
             raise ValueError(
@@ -252,19 +241,9 @@ class Family:
         return SiteChain(self.statistics, self.sites or 0, self.n_states or 0, theta)
 
     def sample(self, theta: Any, n: int, rng: Any = None, start: Any = None) -> np.ndarray:
-        """Draw n states at a parameter vector.
+        """Draw n states, shape (n, ...), at a parameter vector (d,).
 
-        Parameters
-        ----------
-        theta : array_like, shape (d,)
-        n : int
-        rng : None, int or numpy.random.Generator
-        start : ndarray, shape (C, ...), optional
-            States to begin Markov chains from.
-
-        Returns
-        -------
-        ndarray, shape (n, ...)
+        Markov chains begin at ``start`` (C, ...); ``rng`` is None, an int or a Generator.
         """
         theta, rng = np.asarray(theta, dtype=float), as_generator(rng)
         if self._sample is not None:

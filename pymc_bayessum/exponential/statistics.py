@@ -19,7 +19,6 @@ def numeric_statistics(family: Any, values: np.ndarray) -> tuple[np.ndarray, np.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pymc_bayessum as pbs
     >>> family = pbs.Family(lambda x: x.sum(axis=1, keepdims=True), sites=2, n_states=2)
     >>> numeric_statistics(family, np.array([[1, 1], [0, 2]]))[1].tolist()

@@ -38,7 +38,6 @@ def as_matrices(observed: Any, directed: bool) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> import networkx as nx
     >>> ties, missing = as_matrices(nx.path_graph(3), directed=False)
     >>> ties.tolist(), bool(missing.any())
     ([[0, 1, 0], [1, 0, 1], [0, 1, 0]], False)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.node_sum import product
 from pymc_bayessum.normalizers.protocol import Asked, Exact, Facts, Given, Reference, ReferenceValue
 
 __all__ = ["Degenerate", "DyadSum"]

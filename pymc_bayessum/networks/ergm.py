@@ -15,7 +15,6 @@ from pymc_bayessum.exponential.distribution import (
     FamilyDistribution,
     as_theta,
     choose_normalizer,
-    is_renewable,
     require_rows,
 )
 from pymc_bayessum.networks.data import as_matrices, is_directed
@@ -34,17 +33,24 @@ COMPLETIONS = 400
 KNOWN_NODES = 10_000
 
 
+class NetworkAnchors(Anchors[NetworkFamily]):
+    """How a network model is anchored at networks that are not known before it is asked."""
+
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
+        """Anchor at networks, unless the model turns out to be degenerate."""
+        rows = np.asarray(data).reshape(-1, *self.family.state_shape)
+        family = self.family.starting_at(rows)
+        statistics = family.statistics(family.typical).reshape(*np.shape(data)[:-2], -1)
+        rng = as_generator(self.random_seed)
+        return _anchored(family, statistics, self.prior, rng, self.progressbar, executor)
+
+
 class ERGMRV(ExponentialFamilyRV):
     """Random networks."""
 
     name = "ergm"
     _print_name = ("ERGM", "\\operatorname{ERGM}")
-
-    def anchors(self, theta: Any, random_seed: Any, progressbar: bool) -> Any:
-        """Return how to anchor it with this prior; None where it has no use for anchors."""
-        if self.known is not None or not is_renewable(self.normalizer):
-            return None
-        return NetworkAnchors(self.family, prior_of(theta), random_seed, progressbar)
+    builder = NetworkAnchors
 
 
 class ERGM(FamilyDistribution):
@@ -218,18 +224,6 @@ def _free(fixed: Any, missing: np.ndarray) -> np.ndarray | None:
     if (held & missing).any():
         raise ValueError("fixed names dyads that are unknown in observed")
     return ~held
-
-
-class NetworkAnchors(Anchors[NetworkFamily]):
-    """How a network model is anchored at networks that are not known before it is asked."""
-
-    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
-        """Anchor at networks, unless the model turns out to be degenerate."""
-        rows = np.asarray(data).reshape(-1, *self.family.state_shape)
-        family = self.family.starting_at(rows)
-        statistics = family.statistics(family.typical).reshape(*np.shape(data)[:-2], -1)
-        rng = as_generator(self.random_seed)
-        return _anchored(family, statistics, self.prior, rng, self.progressbar, executor)
 
 
 def _anchored(

@@ -43,9 +43,7 @@ class NetworkFamily:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pymc_bayessum as pbs
-    >>> from pymc_bayessum.networks.family import network_family
     >>> family = network_family([pbs.ergm.edges(), pbs.ergm.triangles()], 4)
     >>> family.statistics(family.encode(np.ones((1, 4, 4)) - np.eye(4))).tolist()
     [[6.0, 4.0]]

@@ -55,7 +55,6 @@ def layout(support: Support) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> from pymc_bayessum.measures.supports import Range
     >>> starts, levels = layout(Range(0, 99))
     >>> starts.tolist(), levels.tolist()
     ([0.0, 16.0, 32.0, 64.0, 96.0], [0, 0, 1, 1, 0])
@@ -218,9 +217,6 @@ class AdaptiveSum(Exact):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
-    >>> from pymc_bayessum.measures.supports import Integers
     >>> laplace = AdaptiveSum(lambda x, scale: -pt.abs(x - 0.5) / scale, Integers())
     >>> bool(np.isclose(laplace.log_z(np, 50.0), np.log(1 / np.sinh(0.01))))
     True

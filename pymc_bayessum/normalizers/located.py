@@ -206,8 +206,6 @@ def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
     >>> nodes = place(lambda x: x * np.log(0.999), pt.zeros(()))
     >>> bool(np.isclose((nodes.weight * 0.999**nodes.x).sum().eval(), 1000.0))
     True
@@ -259,7 +257,6 @@ def outside_variables(function: Callable[[Any], Any], x: Any) -> list[Variable]:
 
     Examples
     --------
-    >>> import pytensor.tensor as pt
     >>> rate = pt.exp(pt.scalar("log_rate"))
     >>> outside_variables(lambda x: pt.exp(-rate * x), pt.vector("x")) == [rate]
     True
@@ -324,8 +321,6 @@ class LocatedSum(Exact):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
     >>> poisson = LocatedSum(lambda x, eta: x * eta - pt.gammaln(x + 1.0), pt.zeros_like)
     >>> bool(np.isclose(poisson.log_z(np, np.log(3.0)), 3.0))
     True

@@ -59,7 +59,6 @@ def rule_reference(rule: Rule, asked: Asked) -> Reference | None:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pytensor.tensor as pt
     >>> import pymc_bayessum as pbs
     >>> rule = pbs.geometric_rule(0.5, n=5)

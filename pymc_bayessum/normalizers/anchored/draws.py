@@ -49,7 +49,6 @@ def chains_for(states: np.ndarray) -> int:
 
     Examples
     --------
-    >>> import numpy as np
     >>> [chains_for(np.zeros((1, side**2))) for side in (16, 100, 500)]
     [500, 25, 13]
     """
@@ -66,17 +65,10 @@ class Walk:
     kept, means over sets of chains or all states after all. Second moments of as many draws as
     ``curvature`` says are summed up, kept or not.
 
-    Attributes
-    ----------
-    sampler : str
-        Name of the chains; "exact" for independent draws of a family that has chains as well,
-        "own" for one that has not.
-    states : ndarray, shape (C, ...)
-        The last ones.
-    burn_in, thin : int
-        Sweeps before the first draw, and between draws.
-    settled : bool
-        Whether the mean energy had stopped moving when burn-in ended.
+    ``sampler`` is the name of the chains, "exact" for independent draws of a family that has chains
+    as well, "own" for one that has not; ``states`` (C, ...) are the last ones; ``burn_in`` and
+    ``thin`` the sweeps before the first draw and between draws; ``settled`` tells whether the mean
+    energy had stopped moving when burn-in ended.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.raise_op import CheckAndRaise
 
-from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.node_sum import product
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 
