@@ -86,11 +86,11 @@ def anchor_family(
     the last ones of these. Of a few parameters each group of rows has anchors of its own.
     """
     size = statistics.shape[-1]
-    draws = about.draws
+    draws = None if about.draws is None else about.draws.reshape(-1, size)
     coordinates = _coordinates(family, size, rng)
     if draws is not None:
-        coordinates = within(coordinates, draws.reshape(-1, size))
-    prior = matched_prior(coordinates, None if draws is None else draws.reshape(-1, size))
+        coordinates = within(coordinates, draws)
+    prior = matched_prior(coordinates, draws)
     groups = _groups(statistics, about)
     pooled = Data(statistics.reshape(-1, size).mean(axis=0), statistics.size // size)
     start = prior.mean

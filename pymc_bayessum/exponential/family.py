@@ -110,6 +110,7 @@ class Family:
         self.support = None if support is None else _states("support", support)
         self._typical = None if start is None else _states("start", start)
         self._names = None if names is None else tuple(str(name) for name in names)
+        self._n_statistics: int | None = None
         if self.sites is not None and self.n_states is not None:
             trial = np.random.default_rng(0).integers(0, self.n_states, (4, self.sites))
             self._require_statistics(trial)
@@ -135,14 +136,12 @@ class Family:
             return (self.sites,)
         return None if self.typical is None else self.typical.shape[1:]
 
-    @cached_property
+    @property
     def n_statistics(self) -> int:
         """Number of statistics, d."""
-        if self.sites is not None:
-            return self.statistics(np.zeros((1, self.sites), np.int64)).shape[1]
-        if self.typical is None:
+        if self._n_statistics is None:
             raise ValueError("the family has seen no state yet: give start=")
-        return self.statistics(self.typical[:1]).shape[1]
+        return self._n_statistics
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,9 +162,7 @@ class Family:
         """Return states as they are."""
         return np.asarray(values).astype(np.int64)
 
-    def decode(self, states: np.ndarray) -> np.ndarray:
-        """Return states as they are."""
-        return np.asarray(states, dtype=np.int64)
+    decode = encode
 
     def valid(self, values: np.ndarray) -> np.ndarray:
         """Which rows are states of the family, as far as that is known."""
@@ -201,9 +198,10 @@ class Family:
                 "statistics of a state must not depend on the other states of the batch: sum over "
                 "axis 1, not over axis 0"
             )
-        if self._names is not None and len(self._names) != together.shape[1]:
+        self._n_statistics = together.shape[1]
+        if self._names is not None and len(self._names) != self._n_statistics:
             raise ValueError(
-                f"names must hold {together.shape[1]} names, one for each statistic, got "
+                f"names must hold {self._n_statistics} names, one for each statistic, got "
                 f"{len(self._names)}"
             )
 

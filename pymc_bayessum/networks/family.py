@@ -309,7 +309,9 @@ def network_family(
         raise ValueError("mutual() counts ties both ways: it needs a directed network")
     some = np.zeros((0, n_nodes, n_nodes), np.int64) if networks is None else networks
     family = _free_in(parts, some, directed, free)
-    _require_independent(family)
+    density = np.linspace(0.0, 1.0, 20 + 4 * len(parts))
+    ties = np.random.default_rng(0).random((len(density), len(family.dyads))) < density[:, None]
+    require_independent(family.statistics(_packed(ties)), family.names, "network of the model")
     return family
 
 
@@ -339,11 +341,3 @@ def _free_in(
         raise ValueError("fixed leaves no dyad that may change")
     family = NetworkFamily(parts, n_nodes, directed, fixed, dyads, np.zeros((0, 0), np.uint8))
     return replace(family, typical=family.encode(some))
-
-
-def _require_independent(family: NetworkFamily) -> None:
-    """Raise where statistics are tied by a linear identity on the support, and say which."""
-    rng = np.random.default_rng(0)
-    density = np.linspace(0.0, 1.0, 20 + 4 * len(family.terms))
-    ties = rng.random((len(density), len(family.dyads))) < density[:, None]
-    require_independent(family.statistics(_packed(ties)), family.names, "network of the model")

@@ -5,8 +5,10 @@ methods, its statistics :math:`\phi` and its draws. Whatever else it can do is a
 attribute that is used where it exists:
 
 ``chain(theta)``
-    Markov chains whose burn-in and spacing are watched, in place of ``sample``: a :class:`Chain`,
-    or None where ``sample`` draws independently.
+    Markov chains whose burn-in and spacing are watched, in place of ``sample``; None where that
+    draws independently. Chains have a ``name``, first states of n of them, ``start(n, rng)``, and
+    the states some sweeps later, ``advance(states, sweeps, rng)``; those that know energies
+    ``theta . phi`` (N,) without the statistics, which may be very many, ``energy(states)``.
 ``moves(theta)``
     Chains even where ``sample`` is exact, for many parameter vectors at a time.
 ``exact_mean(theta)``
@@ -36,7 +38,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-__all__ = ["Chain", "Family", "LogConstant"]
+__all__ = ["Family", "LogConstant"]
 
 
 @runtime_checkable
@@ -65,22 +67,6 @@ class Family(Protocol):
         self, theta: np.ndarray, n: int, rng: np.random.Generator, start: Any = None
     ) -> np.ndarray:
         """Return n draws at a parameter vector (d,); ``start`` holds states near such draws."""
-
-
-class Chain(Protocol):
-    """Parallel Markov chains that leave one member of a family unchanged.
-
-    Those that know energies ``theta . phi`` (N,) without the statistics, which may be very many,
-    have a method ``energy(states)``.
-    """
-
-    name: str
-
-    def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Return first states of n chains."""
-
-    def advance(self, states: np.ndarray, sweeps: int, rng: np.random.Generator) -> np.ndarray:
-        """Return the states some sweeps later."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class Walk:
         self._batch = np.arange(n_chains) % min(N_BATCHES, n_chains)
         self._sums = np.zeros((self._batch.max() + 1, len(theta)))
         self._n_summed = 0
-        self._curvature = _SecondMoments(coordinates.size) if curvature else None
+        self._moments: tuple[Any, ...] = (0, 0.0, 0.0)
         self._curvature_rounds = -(-curvature // n_chains)
         if self.chain is None:
             self.sampler = "exact" if hasattr(family, "chain") else "own"
@@ -144,7 +144,11 @@ class Walk:
     @property
     def covariance(self) -> np.ndarray | None:
         """Covariance of the reduced statistics over all draws, (r, r), where it was asked for."""
-        return None if self._curvature is None else self._curvature.covariance
+        n, total, products = self._moments
+        if not n:
+            return None
+        mean = total / n
+        return (products - n * np.outer(mean, mean)) / (n - 1.0)
 
     def draw(self, rounds: int, every: int = 1) -> None:
         """Make some draws with every chain, and keep the statistics of each ``every``-th.
@@ -160,8 +164,8 @@ class Walk:
             bends = self._n_summed < self._curvature_rounds
             if kept or bends or self.means == "plain":
                 reduced = self._take_statistics()
-                if bends and self._curvature is not None:
-                    self._curvature.add(reduced)
+                if bends:
+                    self._add_moments(reduced)
                 if kept:
                     self._rounds.append(reduced)
             if kept and self.means not in (None, "exact", "plain", "rao-blackwell"):
@@ -170,6 +174,14 @@ class Walk:
                 means = self.family.conditional_means(self.theta, self.states, self._batch)
                 self._sums += means * np.bincount(self._batch)[:, None]
             self._n_summed += 1
+
+    def _add_moments(self, rows: np.ndarray) -> None:
+        """Add to the sums of statistics and of their products, relative to the first mean."""
+        n, total, products = self._moments
+        if not n:
+            self._origin = rows.mean(axis=0)
+        away = rows - self._origin
+        self._moments = n + len(rows), total + away.sum(axis=0), products + away.T @ away
 
     def _advance(self, sweeps: int) -> None:
         if self.chain is None:
@@ -265,27 +277,6 @@ def draw_all(wanted: Sequence[Draws], executor: Executor | None = None) -> list[
     for walk, (asked, *_) in zip(walks, wanted, strict=True):
         walk.family = asked.family  # and not one that has travelled
     return walks
-
-
-class _SecondMoments:
-    """Sums of statistics and of their products, relative to the first mean."""
-
-    def __init__(self, size: int):
-        self._origin: np.ndarray | None = None
-        self.n, self._sum, self._products = 0, np.zeros(size), np.zeros((size, size))
-
-    def add(self, rows: np.ndarray) -> None:
-        if self._origin is None:
-            self._origin = rows.mean(axis=0)
-        away = rows - self._origin
-        self.n += len(rows)
-        self._sum += away.sum(axis=0)
-        self._products += away.T @ away
-
-    @property
-    def covariance(self) -> np.ndarray:
-        mean = self._sum / self.n
-        return (self._products - self.n * np.outer(mean, mean)) / (self.n - 1.0)
 
 
 def some_of(states: np.ndarray, n: int) -> np.ndarray:
