@@ -37,6 +37,13 @@ __all__ = [
     "require_rows",
 ]
 
+#: What to do where there is no normaliser.
+NO_NORMALIZER = (
+    f"the states cannot be listed (there are more than {LARGEST_SUPPORT}, or they are not known), "
+    "so that the normaliser has to be anchored near the posterior: at the data of a model "
+    "(observed=, pm.observe or pbs.anchor), or by a normalizer= that is given"
+)
+
 
 class FamilyAnchors(Anchors[Family]):
     """How a family's model is anchored at data that are not known before it is asked."""
@@ -100,7 +107,7 @@ def exponential_family_logp(
     (value,) = values
     normalizer, value = resolved(op.normalizer, value)
     if normalizer is None:
-        raise ValueError(_no_normalizer(op.family))
+        raise ValueError(NO_NORMALIZER)
     theta = one_set(theta, 1)
     level = _once_a_group(normalizer, theta)
     if op.known is not None:
@@ -141,15 +148,6 @@ def exponential_family_support_point(
     return pt.broadcast_to(pt.constant(point), (*tuple(batch), *family.state_shape))
 
 
-def _no_normalizer(family: Any) -> str:
-    return (
-        "the states cannot be listed (there are more than "
-        f"{LARGEST_SUPPORT}, or they are not known), so that the normaliser has to be anchored "
-        "near the posterior: at the data of a model (observed=, pm.observe or pbs.anchor), or by a "
-        "normalizer= that is given"
-    )
-
-
 def as_theta(theta: Any, family: Any) -> TensorVariable:
     """Check parameters, (..., d) or d scalars, against the family's statistics; make them a tensor.
 
@@ -180,11 +178,7 @@ def as_theta(theta: Any, family: Any) -> TensorVariable:
     if length is not None and length != size:
         entries = f"{size} entr{'y' if size == 1 else 'ies'} ({', '.join(family.names)})"
         raise ValueError(f"theta must have {entries} along its last axis, got {length}")
-    return (
-        theta
-        if theta.type.shape[-1] == size
-        else pt.specify_shape(theta, (*theta.type.shape[:-1], size))
-    )
+    return pt.specify_shape(theta, (*theta.type.shape[:-1], size))
 
 
 def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> None:
@@ -235,7 +229,7 @@ def choose_normalizer(family: Any, normalizer: Any) -> Any:
     if normalizer == "anchored":
         return None
     if normalizer == "exact" and family.exact is None:
-        raise ValueError(f"normalizer='exact': {_no_normalizer(family)}")
+        raise ValueError(f"normalizer='exact': {NO_NORMALIZER}")
     return family.exact
 
 

@@ -124,37 +124,32 @@ class ERGM(FamilyDistribution):
         **kwargs: Any,
     ) -> Any:
         """Add the distribution to the current model."""
+        networks, missing, known = None, np.zeros(0, bool), None
         if observed is None:
             family = _unobserved(terms, n_nodes, directed, fixed)
-            theta = as_theta(theta, family)
-            found = choose_normalizer(family, normalizer)
-            if found is None:
-                found = Anchorage(NetworkAnchors(family, prior_of(theta), random_seed))
-            return super().__new__(
-                cls, name, theta, terms, family=family, normalizer=found, **kwargs
-            )
-        data = _as_given(observed)
-        direction = is_directed(data, directed)
-        networks, missing = as_matrices(data, direction)
-        if missing.any() and isinstance(observed, SharedVariable):
-            raise ValueError(f"{name}: unknown dyads are not for pm.Data, which may change")
-        if n_nodes not in (None, networks.shape[-1]):
-            raise ValueError(f"n_nodes={n_nodes}, but observed has {networks.shape[-1]} nodes")
-        free = _free(fixed, missing)
-        rows = networks.reshape(-1, *networks.shape[-2:])
-        family = network_family(terms, networks.shape[-1], direction, networks=rows, free=free)
-        if not family.valid(rows).all():
-            raise ValueError(f"{name}: fixed dyads must be the same in all observed networks")
-        theta = as_theta(theta, family)
-        require_rows(name, theta, networks.shape[:-2])
-        if missing.any():
-            found, part = _with_missing(family, networks, missing, normalizer, theta, random_seed)
-            known = Anchorage.holding(_no_other_networks, Held(part, fingerprint(networks)))
         else:
-            found, known = choose_normalizer(family, normalizer), None
-            if found is None:
-                build = NetworkAnchors(family, prior_of(theta), random_seed)
-                found = Anchorage.at(build, networks)
+            data = _as_given(observed)
+            direction = is_directed(data, directed)
+            networks, missing = as_matrices(data, direction)
+            size = networks.shape[-1]
+            if missing.any() and isinstance(observed, SharedVariable):
+                raise ValueError(f"{name}: unknown dyads are not for pm.Data, which may change")
+            if n_nodes not in (None, size):
+                raise ValueError(f"n_nodes={n_nodes}, but observed has {size} nodes")
+            free, rows = _free(fixed, missing), networks.reshape(-1, size, size)
+            family = network_family(terms, size, direction, networks=rows, free=free)
+            if not family.valid(rows).all():
+                raise ValueError(f"{name}: fixed dyads must be the same in all observed networks")
+        theta = as_theta(theta, family)
+        if networks is not None:
+            require_rows(name, theta, networks.shape[:-2])
+        found = choose_normalizer(family, normalizer)
+        if networks is not None and missing.any():
+            found, part = _with_missing(family, networks, missing, found, theta, random_seed)
+            known = Anchorage.holding(_no_other_networks, Held(part, fingerprint(networks)))
+        elif found is None:
+            build = NetworkAnchors(family, prior_of(theta), random_seed)
+            found = Anchorage(build) if networks is None else Anchorage.at(build, networks)
         return super().__new__(
             cls,
             name,
@@ -248,7 +243,7 @@ def _with_missing(
     family: NetworkFamily,
     networks: np.ndarray,
     missing: np.ndarray,
-    normalizer: Any,
+    found: Normalizer | None,
     theta: Any,
     random_seed: Any,
 ) -> tuple[Normalizer, Normalizer]:
@@ -257,8 +252,6 @@ def _with_missing(
         raise ValueError("unknown dyads are summed out for one observed network, got several")
     part = completions(family, networks, missing)
     rng = as_generator(random_seed)
-    exact = family.exact if normalizer in (None, "exact") else None
-    found: Normalizer | None = normalizer if isinstance(normalizer, Normalizer) else exact
     guess = family.pseudo_mode(family.typical, known=~missing)
     if found is None:
         some = part.decode(part.sample(guess, COMPLETIONS, rng))

@@ -48,7 +48,7 @@ class Estimated:
             exact = rule.family.exact_log_z(often=many)
             if exact is not None:
                 return Given(lambda theta: np.apply_along_axis(exact, -1, theta), "the exact sum")
-        if isinstance(rule, Anchored) and many:
+        if many:
             return AveragedReference(rule, asked)
         return AnchoredReference(rule, asked)
 

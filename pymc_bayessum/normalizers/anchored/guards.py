@@ -28,9 +28,6 @@ OUTSIDE = (
 class Guard(CheckAndRaise):
     """A value, while conditions hold."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ValueError, message)
-
     def __str__(self) -> str:
         """Name it without the message."""
         return type(self).__name__
@@ -56,7 +53,7 @@ def while_same(value: Any, data: np.ndarray) -> Any:
         ...
     ValueError: the data have changed since this log-probability was built, ...
     """
-    guard = Guard(STALE)
+    guard = Guard(ValueError, STALE)
     shaped = guard(value, pt.all(pt.eq(value.shape, np.array(data.shape, dtype=np.int64))))
     return guard(shaped, pt.all(pt.eq(shaped, data)))
 
@@ -75,4 +72,4 @@ def while_inside(xp: Any, value: Any, theta: Any, coordinates: Coordinates) -> A
     value = xp.where(inside, value, np.inf)
     if xp is not pt:
         return value
-    return Guard(OUTSIDE)(value, pt.all(inside | pt.isinf(scale) | pt.isnan(scale)))
+    return Guard(ValueError, OUTSIDE)(value, pt.all(inside | pt.isinf(scale) | pt.isnan(scale)))
