@@ -28,7 +28,7 @@ import pytensor
 import pytensor.tensor as pt
 from numba import njit
 from pytensor.compile.builders import OpFromGraph
-from pytensor.gradient import disconnected_grad, disconnected_type
+from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
@@ -93,10 +93,6 @@ def panel_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 class WholeSteps(Op):
     """An Op whose outputs move in whole steps and carry no gradient."""
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """No gradient."""
-        return [disconnected_type() for _ in inputs]
-
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Nothing is connected."""
         return [[False] * len(node.outputs) for _ in node.inputs]
@@ -110,7 +106,6 @@ class _Points(WholeSteps):
     """
 
     __props__: tuple[str, ...] = ()
-    n_points = len(PROBES)
     #: The compiled loops, which return the outputs as arrays.
     run: Any
 
