@@ -44,8 +44,7 @@ from pymc_bayessum.graphs.samplers import sample_exact, sample_states
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored import Data, NormalPrior, default_anchored
 from pymc_bayessum.normalizers.anchored import anchored as anchored_rule_of
-from pymc_bayessum.normalizers.anchored.laplace import laplace_mean
-from pymc_bayessum.normalizers.anchored.posterior import posterior_sets
+from pymc_bayessum.normalizers.anchored.posterior import laplace_mean, posterior_sets
 
 console = Console(width=150)
 

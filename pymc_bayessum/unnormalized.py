@@ -122,10 +122,10 @@ class Unnormalized:
         """Add the distribution to the current model."""
         arguments, settings = _arguments(log_f, params, rule, support, random, ndims_params, name)
         known = _numbers(kwargs.get("observed"))
-        _check_observed(name, _support(support) if rule is None else rule.reach.support, known)
-        if rule is not None:
-            _warn_beyond_reach(name, rule, known)
         if known is not None:
+            _check_observed(name, _support(support) if rule is None else rule.reach.support, known)
+            if rule is not None:
+                _warn_beyond_reach(name, rule, known)
             kwargs["observed"] = at_full_length(kwargs["observed"], known)
         return pm.CustomDist(name, *arguments, **settings, **kwargs)
 
@@ -304,8 +304,12 @@ def _broadcasting(
     tensors = [pt.as_tensor_variable(param) for param in given]
     core_ndims = _core_ndims(tensors, ndims_params, ndim_supp)
 
+    def make_room(value, core_ndim):
+        # Between batch and core dimensions, if there is any batch.
+        return pt.expand_dims(value, -1 - core_ndim) if value.type.ndim > core_ndim else value
+
     def log_f_at_nodes(nodes, *values):
-        return log_f(nodes, *map(_make_room, values, core_ndims))
+        return log_f(nodes, *map(make_room, values, core_ndims))
 
     return tensors, core_ndims, log_f_at_nodes
 
@@ -327,11 +331,6 @@ def _log_mass(
         return pt.switch(inside, normalized(log_f(safe, *values), log_z(*values)), -np.inf)
 
     return logp
-
-
-def _make_room(value: Any, core_ndim: int) -> Any:
-    """Insert an axis for the nodes between batch and core dimensions, if there is any batch."""
-    return pt.expand_dims(value, -1 - core_ndim) if value.type.ndim > core_ndim else value
 
 
 def _core_ndims(tensors: Sequence[Any], ndims_params: Any, ndim_supp: int) -> list[int]:
@@ -365,23 +364,20 @@ def _sampler(random: Callable[..., Any] | None, message: str, n_params: int) -> 
 
 def _inside(support: Support, value: Any) -> Any:
     """Return symbolically which values, or rows of values, lie in a support."""
-    match support:
-        case Naturals():
-            return pt.ge(value, support.start)
-        case Integers():
-            return pt.ones_like(value, dtype=bool)
-        case Range():
-            return pt.and_(pt.ge(value, support.low), pt.le(value, support.high))
-        case Sites():
-            return pt.all(pt.and_(pt.ge(value, 0), pt.lt(value, support.n_states)), axis=-1)
-        case Spins():
-            return pt.all(pt.eq(pt.abs(value), 1), axis=-1)
-        case Image():
-            origin = support.inverse(value)
-            back = pt.eq(support.forward(origin), value)
-            if isinstance(support.base, Sites | Spins):
-                back = pt.all(back, axis=-1)
-            return pt.and_(_inside(support.base, origin), back)
+    if isinstance(support, Line):
+        low, high = support.ends
+        above = pt.ones_like(value, dtype=bool) if np.isinf(low) else pt.ge(value, low)
+        return above if np.isinf(high) else pt.and_(above, pt.le(value, high))
+    if isinstance(support, Sites):
+        return pt.all(pt.and_(pt.ge(value, 0), pt.lt(value, support.n_states)), axis=-1)
+    if isinstance(support, Spins):
+        return pt.all(pt.eq(pt.abs(value), 1), axis=-1)
+    if isinstance(support, Image):
+        origin = support.inverse(value)
+        back = pt.eq(support.forward(origin), value)
+        if isinstance(support.base, Sites | Spins):
+            back = pt.all(back, axis=-1)
+        return pt.and_(_inside(support.base, origin), back)
     raise TypeError(f"rule must sum over integers or rows of them, got the support {support}")
 
 
@@ -393,10 +389,8 @@ def _numbers(observed: Any) -> np.ndarray | None:
     return np.ma.masked_invalid(np.ma.asarray(data, dtype=float)).compressed()
 
 
-def _check_observed(name: str, support: Support | None, data: np.ndarray | None) -> None:
+def _check_observed(name: str, support: Support | None, data: np.ndarray) -> None:
     """Raise for data that PyMC would truncate, or that the support does not have."""
-    if data is None:
-        return
     bad = data != np.floor(data)
     if isinstance(support, Line):
         bad |= (data < support.ends[0]) | (data > support.ends[1])
@@ -405,12 +399,12 @@ def _check_observed(name: str, support: Support | None, data: np.ndarray | None)
         raise ValueError(f"observed of {name} must hold whole numbers{where}, got {data[bad][0]:g}")
 
 
-def _warn_beyond_reach(name: str, rule: Rule, data: np.ndarray | None) -> None:
+def _warn_beyond_reach(name: str, rule: Rule, data: np.ndarray) -> None:
     """Warn when data lie where the rule has no node to see the summand."""
     lowest, highest = rule.reach.lowest, rule.reach.highest
-    if data is None or lowest is None or highest is None:
+    if not data.size or lowest is None or highest is None:
         return
-    if data.size and (data.min() < lowest or data.max() > highest):
+    if data.min() < lowest or data.max() > highest:
         warnings.warn(
             f"{name} has observations from {data.min():g} to {data.max():g}, but the nodes of its "
             f"rule reach from {lowest:g} to {highest:g}: beyond them the summand is extrapolated",

@@ -11,7 +11,7 @@ import xarray as xr
 from pymc_bayessum.anchoring.files import as_dataset
 from pymc_bayessum.anchoring.variables import Anchorable, anchorable
 from pymc_bayessum.executors import as_executor
-from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, OffersNoData, fingerprint
+from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, fingerprint
 from pymc_bayessum.normalizers.anchored.rule import Anchored
 
 __all__ = ["anchor", "anchored_at_other_data", "keep_anchors"]
@@ -89,7 +89,7 @@ def anchor(
                 raise ValueError(f"{name}: {NOTHING}")
             continue
         rows = np.asarray(given[name]) if name in given else part.data
-        if rows is None and isinstance(build, OffersNoData):
+        if rows is None and hasattr(build, "without_data"):
             part.set(Anchorage(build))
         elif rows is None:
             raise ValueError(

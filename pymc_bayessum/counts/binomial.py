@@ -10,7 +10,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from numba import njit
 from pymc.distributions.dist_math import check_parameters
-from pytensor.compile.mode import optdb
 from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
@@ -21,7 +20,7 @@ from scipy.special import gammaln
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.arguments import as_float
 from pymc_bayessum.counts.observed import as_counts
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given
 
@@ -344,6 +343,4 @@ def _numba_solve(op, node, **kwargs):
     return _solve, version_of([Path(__file__)])
 
 
-optdb.register(
-    "load_binomial_for_jax", LoadForJax(f"{__package__}.binomial_jax"), "jax", position=0
-)
+load_for_jax(f"{__package__}.binomial_jax")

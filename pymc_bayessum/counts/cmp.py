@@ -8,7 +8,6 @@ from pymc.distributions.distribution import _support_point
 from pymc.distributions.moments.means import _mean
 from pymc.distributions.shape_utils import maybe_resize
 from pymc.logprob.abstract import _icdf, _logccdf, _logcdf, _logprob
-from pytensor.compile.mode import optdb
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
@@ -22,7 +21,7 @@ from pymc_bayessum.counts.moments import cmp_mean, cmp_variance
 from pymc_bayessum.counts.observed import CountDistribution
 from pymc_bayessum.counts.parametrization import MEAN, Parametrization
 from pymc_bayessum.counts.random import NO_DRAW, VERSION, draw_cmp, draw_cmp_array
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 from pymc_bayessum.rules.rule import Rule
 
@@ -126,7 +125,7 @@ def _numba_draw(op, node):
     return random, VERSION
 
 
-optdb.register("load_cmp_for_jax", LoadForJax(f"{__package__}.cmp_jax"), "jax", position=0)
+load_for_jax(f"{__package__}.cmp_jax")
 
 
 class CMPBased(CMPArguments, CountDistribution):

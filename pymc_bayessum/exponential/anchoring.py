@@ -21,7 +21,7 @@ from pymc_bayessum.normalizers.anchored.defaults import (
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent, plain, within
-from pymc_bayessum.normalizers.family import Family, OffersCoordinates
+from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.normalizers.protocol import Normalizer
 from pymc_bayessum.progress import progress
 
@@ -86,11 +86,11 @@ def anchor_family(
     the last ones of these. Of a few parameters each group of rows has anchors of its own.
     """
     size = statistics.shape[-1]
-    draws = about.draws
+    draws = None if about.draws is None else about.draws.reshape(-1, size)
     coordinates = _coordinates(family, size, rng)
     if draws is not None:
-        coordinates = within(coordinates, draws.reshape(-1, size))
-    prior = matched_prior(coordinates, None if draws is None else draws.reshape(-1, size))
+        coordinates = within(coordinates, draws)
+    prior = matched_prior(coordinates, draws)
     groups = _groups(statistics, about)
     pooled = Data(statistics.reshape(-1, size).mean(axis=0), statistics.size // size)
     start = prior.mean
@@ -148,7 +148,7 @@ def anchor_family(
 
 def _coordinates(family: Any, size: int, rng: np.random.Generator) -> Coordinates:
     """Independent statistics, as far as draws without any preference show them."""
-    if isinstance(family, OffersCoordinates):
+    if hasattr(family, "coordinates"):
         return family.coordinates()
     states = family.sample(np.zeros(size), 4 * size + 40, rng, family.typical)
     if family.typical is not None and len(family.typical):

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,20 +13,16 @@ from numba.core.errors import NumbaError, NumbaWarning
 __all__ = ["ProposalChain", "SiteChain", "compiled_metropolis"]
 
 
+@dataclass(frozen=True, eq=False)
 class SiteChain:
     """Parallel Gibbs chains that evaluate the statistics (N, d) of all states (N, L) of a site."""
 
-    name = "gibbs"
+    statistics: Callable[[np.ndarray], np.ndarray]
+    sites: int
+    n_states: int
+    theta: np.ndarray
 
-    def __init__(
-        self,
-        statistics: Callable[[np.ndarray], np.ndarray],
-        sites: int,
-        n_states: int,
-        theta: np.ndarray,
-    ) -> None:
-        self.statistics, self.theta = statistics, theta
-        self.sites, self.n_states = sites, n_states
+    name = "gibbs"
 
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sites independent of one another and equally likely in all states."""
@@ -85,24 +82,20 @@ def compiled_metropolis(
     return run
 
 
+@dataclass(frozen=True, eq=False)
 class ProposalChain:
     """Parallel Metropolis chains with a user's symmetric proposal, from first states (C, L).
 
     Where :func:`compiled_metropolis` could compile the steps, by these.
     """
 
-    name = "metropolis"
+    propose: Callable[..., Any]
+    statistics: Callable[[np.ndarray], np.ndarray]
+    first: np.ndarray
+    theta: np.ndarray
+    compiled: Callable[..., None] | None
 
-    def __init__(
-        self,
-        propose: Callable[..., Any],
-        statistics: Callable[[np.ndarray], np.ndarray],
-        first: np.ndarray,
-        theta: np.ndarray,
-        compiled: Callable[..., None] | None = None,
-    ) -> None:
-        self.propose, self.statistics, self.compiled = propose, statistics, compiled
-        self.first, self.theta = first, theta
+    name = "metropolis"
 
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """First states: those given, in turn."""

@@ -17,7 +17,6 @@ def require_independent(statistics: np.ndarray, names: Sequence[str], states: st
 
     Examples
     --------
-    >>> import numpy as np
     >>> ones = np.arange(5.0)
     >>> require_independent(np.column_stack([ones, 4 - ones]), ["ones", "zeros"], "state")
     Traceback (most recent call last):

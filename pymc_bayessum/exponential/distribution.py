@@ -10,7 +10,6 @@ from pymc.distributions.distribution import Discrete, _support_point
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
-from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
@@ -25,7 +24,6 @@ from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored
 from pymc_bayessum.normalizers.drawn import StatesRV, apply_rv, one_set
 from pymc_bayessum.normalizers.interpreted import evaluated
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Normalizer
 
@@ -36,9 +34,28 @@ __all__ = [
     "FamilyDistribution",
     "as_theta",
     "choose_normalizer",
-    "is_renewable",
     "require_rows",
 ]
+
+#: What to do where there is no normaliser.
+NO_NORMALIZER = (
+    f"the states cannot be listed (there are more than {LARGEST_SUPPORT}, or they are not known), "
+    "so that the normaliser has to be anchored near the posterior: at the data of a model "
+    "(observed=, pm.observe or pbs.anchor), or by a normalizer= that is given"
+)
+
+
+class FamilyAnchors(Anchors[Family]):
+    """How a family's model is anchored at data that are not known before it is asked."""
+
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
+        """Anchor at states, from which chains start as well."""
+        family = with_data(self.family, data)
+        rng = as_generator(self.random_seed)
+        family.require_reaction(rng)
+        statistics, _ = numeric_statistics(family, data)
+        how: Any = {"rng": rng, "progressbar": self.progressbar, "executor": executor}
+        return Estimated(anchor_family(family, statistics, self.prior, **how))
 
 
 class ExponentialFamilyRV(StatesRV):
@@ -51,6 +68,8 @@ class ExponentialFamilyRV(StatesRV):
     name = "exponential_family"
     __props__: Any = ("name", "signature", "dtype", "inplace", "family", "normalizer", "known")
     _print_name = ("ExponentialFamily", "\\operatorname{ExponentialFamily}")
+    #: How such models are anchored.
+    builder: type[Anchors] = FamilyAnchors
 
     def __init__(
         self,
@@ -67,17 +86,17 @@ class ExponentialFamilyRV(StatesRV):
 
     def anchors(self, theta: Any, random_seed: Any, progressbar: bool) -> Any:
         """Return how to anchor it with this prior; None where it has no use for anchors."""
-        if not is_renewable(self.normalizer):
+        found = self.normalizer
+        rule = getattr(found, "rule", None)
+        unused = not (found is None or isinstance(found, Anchorage) or isinstance(rule, Anchored))
+        if unused or self.known is not None:
             return None
-        return FamilyAnchors(self.family, prior_of(theta), random_seed, progressbar)
+        return self.builder(self.family, prior_of(theta), random_seed, progressbar)
 
     def draw_states(self, rng: np.random.Generator, n: int, *parameters: np.ndarray) -> np.ndarray:
         """Draw by the family's sampler."""
         (theta,) = parameters
         return self.family.decode(self.family.sample(theta, n, rng))
-
-
-optdb.register("load_families_for_jax", LoadForJax(f"{__package__}.family_jax"), "jax", position=0)
 
 
 @_logprob.register(ExponentialFamilyRV)
@@ -88,7 +107,7 @@ def exponential_family_logp(
     (value,) = values
     normalizer, value = resolved(op.normalizer, value)
     if normalizer is None:
-        raise ValueError(_no_normalizer(op.family))
+        raise ValueError(NO_NORMALIZER)
     theta = one_set(theta, 1)
     level = _once_a_group(normalizer, theta)
     if op.known is not None:
@@ -129,15 +148,6 @@ def exponential_family_support_point(
     return pt.broadcast_to(pt.constant(point), (*tuple(batch), *family.state_shape))
 
 
-def _no_normalizer(family: Any) -> str:
-    return (
-        "the states cannot be listed (there are more than "
-        f"{LARGEST_SUPPORT}, or they are not known), so that the normaliser has to be anchored "
-        "near the posterior: at the data of a model (observed=, pm.observe or pbs.anchor), or by a "
-        "normalizer= that is given"
-    )
-
-
 def as_theta(theta: Any, family: Any) -> TensorVariable:
     """Check parameters, (..., d) or d scalars, against the family's statistics; make them a tensor.
 
@@ -163,15 +173,12 @@ def as_theta(theta: Any, family: Any) -> TensorVariable:
         theta = theta[None]
     length = theta.type.shape[-1] if theta.type.ndim else 0
     if length is None:
-        length = _known_length(theta)
+        (folded,) = constant_fold((theta.shape[-1],), raise_not_constant=False)
+        length = None if isinstance(folded, Variable) else int(folded)
     if length is not None and length != size:
         entries = f"{size} entr{'y' if size == 1 else 'ies'} ({', '.join(family.names)})"
         raise ValueError(f"theta must have {entries} along its last axis, got {length}")
-    return (
-        theta
-        if theta.type.shape[-1] == size
-        else pt.specify_shape(theta, (*theta.type.shape[:-1], size))
-    )
+    return pt.specify_shape(theta, (*theta.type.shape[:-1], size))
 
 
 def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> None:
@@ -179,7 +186,6 @@ def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> No
 
     Examples
     --------
-    >>> import pytensor.tensor as pt
     >>> require_rows("x", pt.zeros((3, 2)), (4,))
     Traceback (most recent call last):
         ...
@@ -192,11 +198,6 @@ def require_rows(name: str, theta: TensorVariable, batch: tuple[int, ...]) -> No
             f"{name}: theta has leading dimensions {given}, the observed states have {batch}: give "
             "one vector of parameters, or one for each state (theta[group])"
         )
-
-
-def _known_length(theta: TensorVariable) -> int | None:
-    (length,) = constant_fold((theta.shape[-1],), raise_not_constant=False)
-    return None if isinstance(length, Variable) else int(length)
 
 
 def _numbers(observed: Any) -> np.ndarray | None:
@@ -228,27 +229,8 @@ def choose_normalizer(family: Any, normalizer: Any) -> Any:
     if normalizer == "anchored":
         return None
     if normalizer == "exact" and family.exact is None:
-        raise ValueError(f"normalizer='exact': {_no_normalizer(family)}")
+        raise ValueError(f"normalizer='exact': {NO_NORMALIZER}")
     return family.exact
-
-
-class FamilyAnchors(Anchors[Family]):
-    """How a family's model is anchored at data that are not known before it is asked."""
-
-    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
-        """Anchor at states, from which chains start as well."""
-        family = with_data(self.family, data)
-        rng = as_generator(self.random_seed)
-        family.require_reaction(rng)
-        statistics, _ = numeric_statistics(family, data)
-        how: Any = {"rng": rng, "progressbar": self.progressbar, "executor": executor}
-        return Estimated(anchor_family(family, statistics, self.prior, **how))
-
-
-def is_renewable(normalizer: Any) -> bool:
-    """Whether a normaliser is anchored, or has still to be."""
-    rule = getattr(normalizer, "rule", None)
-    return normalizer is None or isinstance(normalizer, Anchorage) or isinstance(rule, Anchored)
 
 
 class FamilyDistribution(Discrete):
@@ -256,13 +238,7 @@ class FamilyDistribution(Discrete):
 
     @staticmethod
     def statistics(x: Any) -> TensorVariable:
-        """Statistics of a variable of this kind, for ``pm.Deterministic`` and their predictive.
-
-        Parameters
-        ----------
-        x : TensorVariable
-            What the distribution returned.
-        """
+        """Statistics of what the distribution returned, for ``pm.Deterministic``."""
         op = getattr(getattr(x, "owner", None), "op", None)
         if not isinstance(op, ExponentialFamilyRV):
             raise TypeError(f"x must be a variable of an exponential family, got {x!r}")

@@ -27,16 +27,10 @@ TOLERANCE = 5.0
 
 @dataclass(frozen=True)
 class Verified:
-    """What :meth:`Family.verify` found.
+    """What :meth:`Family.verify` found on a support of so many states.
 
-    Attributes
-    ----------
-    n_states : int
-        Size of the support that was listed.
-    moments : float
-        Largest difference between means of draws and of the list, in standard errors.
-    invariance : float
-        The same for draws of the list that were moved on by the sampler.
+    The largest difference between means of draws and of the list, in standard errors, of draws that
+    the sampler made by itself (``moments``) and of exact ones that it moved on (``invariance``).
     """
 
     n_states: int
@@ -116,6 +110,7 @@ class Family:
         self.support = None if support is None else _states("support", support)
         self._typical = None if start is None else _states("start", start)
         self._names = None if names is None else tuple(str(name) for name in names)
+        self._n_statistics: int | None = None
         if self.sites is not None and self.n_states is not None:
             trial = np.random.default_rng(0).integers(0, self.n_states, (4, self.sites))
             self._require_statistics(trial)
@@ -141,14 +136,12 @@ class Family:
             return (self.sites,)
         return None if self.typical is None else self.typical.shape[1:]
 
-    @cached_property
+    @property
     def n_statistics(self) -> int:
         """Number of statistics, d."""
-        if self.sites is not None:
-            return self.statistics(np.zeros((1, self.sites), np.int64)).shape[1]
-        if self.typical is None:
+        if self._n_statistics is None:
             raise ValueError("the family has seen no state yet: give start=")
-        return self.statistics(self.typical[:1]).shape[1]
+        return self._n_statistics
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,9 +162,7 @@ class Family:
         """Return states as they are."""
         return np.asarray(values).astype(np.int64)
 
-    def decode(self, states: np.ndarray) -> np.ndarray:
-        """Return states as they are."""
-        return np.asarray(states, dtype=np.int64)
+    decode = encode
 
     def valid(self, values: np.ndarray) -> np.ndarray:
         """Which rows are states of the family, as far as that is known."""
@@ -184,12 +175,7 @@ class Family:
         return whole & np.isin(_keys(values.astype(np.int64)), _keys(self.support))
 
     def statistics(self, states: Any) -> np.ndarray:
-        """Statistics of a batch of states, (N, d), checked.
-
-        Parameters
-        ----------
-        states : array_like, shape (N, ...)
-        """
+        """Statistics of a batch of states (N, ...), checked: shape (N, d)."""
         found = np.asarray(self._statistics(states), dtype=float)
         if found.ndim != 2 or len(found) != len(states):
             raise ValueError(
@@ -212,9 +198,10 @@ class Family:
                 "statistics of a state must not depend on the other states of the batch: sum over "
                 "axis 1, not over axis 0"
             )
-        if self._names is not None and len(self._names) != together.shape[1]:
+        self._n_statistics = together.shape[1]
+        if self._names is not None and len(self._names) != self._n_statistics:
             raise ValueError(
-                f"names must hold {together.shape[1]} names, one for each statistic, got "
+                f"names must hold {self._n_statistics} names, one for each statistic, got "
                 f"{len(self._names)}"
             )
 
@@ -252,19 +239,9 @@ class Family:
         return SiteChain(self.statistics, self.sites or 0, self.n_states or 0, theta)
 
     def sample(self, theta: Any, n: int, rng: Any = None, start: Any = None) -> np.ndarray:
-        """Draw n states at a parameter vector.
+        """Draw n states, shape (n, ...), at a parameter vector (d,).
 
-        Parameters
-        ----------
-        theta : array_like, shape (d,)
-        n : int
-        rng : None, int or numpy.random.Generator
-        start : ndarray, shape (C, ...), optional
-            States to begin Markov chains from.
-
-        Returns
-        -------
-        ndarray, shape (n, ...)
+        Markov chains begin at ``start`` (C, ...); ``rng`` is None, an int or a Generator.
         """
         theta, rng = np.asarray(theta, dtype=float), as_generator(rng)
         if self._sample is not None:

@@ -49,7 +49,6 @@ def find_pairwise(
 
     Examples
     --------
-    >>> import numpy as np
     >>> def phi(x):
     ...     return np.stack([x.sum(axis=1), (x[:, 1:] * x[:, :-1]).sum(axis=1)], axis=1)
     >>> find_pairwise(phi, 4, 2).edges.tolist()

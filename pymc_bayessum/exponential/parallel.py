@@ -25,7 +25,6 @@ def uniform(stream):
 
     Examples
     --------
-    >>> import numpy as np
     >>> stream = np.array([2], np.uint64)
     >>> numbers = [uniform(stream) for _ in range(10_000)]
     >>> bool(abs(np.mean(numbers) - 0.5) < 0.01)
@@ -50,7 +49,6 @@ def run_parallel(
 
     Examples
     --------
-    >>> import numpy as np
     >>> def shift(by, starts, streams, ends):
     ...     ends[:] = starts + by
     >>> run_parallel(shift, (2,), np.arange(5), np.random.default_rng(0)).tolist()

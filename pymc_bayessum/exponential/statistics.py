@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
+from pytensor.link.jax.ops import JAXOp
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
 
 __all__ = ["Statistics", "numeric_statistics"]
@@ -19,7 +19,6 @@ def numeric_statistics(family: Any, values: np.ndarray) -> tuple[np.ndarray, np.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pymc_bayessum as pbs
     >>> family = pbs.Family(lambda x: x.sum(axis=1, keepdims=True), sites=2, n_states=2)
     >>> numeric_statistics(family, np.array([[1, 1], [0, 2]]))[1].tolist()
@@ -35,15 +34,17 @@ def numeric_statistics(family: Any, values: np.ndarray) -> tuple[np.ndarray, np.
     return found.reshape(*batch, -1), valid.reshape(batch)
 
 
-class Statistics(Op):
+class Statistics(JAXOp):
     """Statistics of values (..., *state) and whether they are states: (..., d) and (...).
 
     The family has ``state_shape``, ``n_statistics``, ``valid``, ``encode`` and ``statistics``.
     """
 
-    __props__ = ("family",)
+    __props__: Any = ("family",)
+    name = None
 
     def __init__(self, family: Any) -> None:
+        # Not JAXOp's own, which imports JAX to compile the function it is given.
         self.family = family
 
     def make_node(self, *inputs: Any) -> Apply:
@@ -57,6 +58,19 @@ class Statistics(Op):
         """Evaluate the family's function."""
         found, valid = numeric_statistics(self.family, np.asarray(inputs[0]))
         outputs[0][0], outputs[1][0] = found, np.asarray(valid)
+
+    def perform_jax(self, value: Any) -> Any:
+        """Have the function evaluated on the host."""
+        import jax
+
+        batch = value.shape[: value.ndim - len(self.family.state_shape)]
+        found = jax.ShapeDtypeStruct((*batch, self.family.n_statistics), "float64")
+        valid = jax.ShapeDtypeStruct(batch, "bool")
+
+        def on_host(values: Any) -> tuple[np.ndarray, np.ndarray]:
+            return numeric_statistics(self.family, np.asarray(values))
+
+        return jax.pure_callback(on_host, (found, valid), value, vmap_method="sequential")
 
     def infer_shape(self, node: Apply, shapes: Any) -> list[Any]:
         """Shapes without an evaluation."""

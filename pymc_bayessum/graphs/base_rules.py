@@ -44,7 +44,7 @@ from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.measures import Measure, ProductCategorical, TreeCategorical, UniformCategorical
 from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
-from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.node_sum import product
 from pymc_bayessum.normalizers.node import log_z
 from pymc_bayessum.rules.hyper import best_of
 from pymc_bayessum.solve import KrigingGram, factorize_dense

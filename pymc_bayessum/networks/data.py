@@ -38,20 +38,11 @@ def as_matrices(observed: Any, directed: bool) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> import networkx as nx
     >>> ties, missing = as_matrices(nx.path_graph(3), directed=False)
     >>> ties.tolist(), bool(missing.any())
     ([[0, 1, 0], [1, 0, 1], [0, 1, 0]], False)
     """
-    if _is_list_of_graphs(observed):
-        parts = [_numbers(graph) for graph in observed]
-        if len({part.shape for part in parts}) > 1:
-            raise ValueError(
-                f"observed networks must have the same nodes, got {[len(p) for p in parts]} nodes"
-            )
-        matrices = np.stack(parts)
-    else:
-        matrices = _numbers(observed)
+    matrices = _numbers(observed)
     if matrices.ndim not in (2, 3) or matrices.shape[-1] != matrices.shape[-2]:
         raise ValueError(
             f"observed must be a graph, a square matrix or a stack of them, got shape "
@@ -89,7 +80,14 @@ def _is_list_of_graphs(observed: Any) -> bool:
 
 
 def _numbers(observed: Any) -> np.ndarray:
-    """Matrices of a network as floats, unknown entries NaN."""
+    """Matrices of networks as floats, unknown entries NaN."""
+    if _is_list_of_graphs(observed):
+        parts = [_numbers(graph) for graph in observed]
+        if len({part.shape for part in parts}) > 1:
+            raise ValueError(
+                f"observed networks must have the same nodes, got {[len(p) for p in parts]} nodes"
+            )
+        return np.stack(parts)
     if isinstance(observed, nx.Graph):
         if observed.is_multigraph():
             raise ValueError("observed must be a Graph or a DiGraph, got a multigraph")

@@ -15,11 +15,9 @@ from pymc_bayessum.exponential.distribution import (
     FamilyDistribution,
     as_theta,
     choose_normalizer,
-    is_renewable,
     require_rows,
 )
 from pymc_bayessum.networks.data import as_matrices, is_directed
-from pymc_bayessum.networks.degeneracy import degenerate
 from pymc_bayessum.networks.family import NetworkFamily, completions, network_family
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, Held, fingerprint
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
@@ -35,17 +33,24 @@ COMPLETIONS = 400
 KNOWN_NODES = 10_000
 
 
+class NetworkAnchors(Anchors[NetworkFamily]):
+    """How a network model is anchored at networks that are not known before it is asked."""
+
+    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
+        """Anchor at networks, unless the model turns out to be degenerate."""
+        rows = np.asarray(data).reshape(-1, *self.family.state_shape)
+        family = self.family.starting_at(rows)
+        statistics = family.statistics(family.typical).reshape(*np.shape(data)[:-2], -1)
+        rng = as_generator(self.random_seed)
+        return _anchored(family, statistics, self.prior, rng, self.progressbar, executor)
+
+
 class ERGMRV(ExponentialFamilyRV):
     """Random networks."""
 
     name = "ergm"
     _print_name = ("ERGM", "\\operatorname{ERGM}")
-
-    def anchors(self, theta: Any, random_seed: Any, progressbar: bool) -> Any:
-        """Return how to anchor it with this prior; None where it has no use for anchors."""
-        if self.known is not None or not is_renewable(self.normalizer):
-            return None
-        return NetworkAnchors(self.family, prior_of(theta), random_seed, progressbar)
+    builder = NetworkAnchors
 
 
 class ERGM(FamilyDistribution):
@@ -119,37 +124,32 @@ class ERGM(FamilyDistribution):
         **kwargs: Any,
     ) -> Any:
         """Add the distribution to the current model."""
+        networks, missing, known = None, np.zeros(0, bool), None
         if observed is None:
             family = _unobserved(terms, n_nodes, directed, fixed)
-            theta = as_theta(theta, family)
-            found = choose_normalizer(family, normalizer)
-            if found is None:
-                found = Anchorage(NetworkAnchors(family, prior_of(theta), random_seed))
-            return super().__new__(
-                cls, name, theta, terms, family=family, normalizer=found, **kwargs
-            )
-        data = _as_given(observed)
-        direction = is_directed(data, directed)
-        networks, missing = as_matrices(data, direction)
-        if missing.any() and isinstance(observed, SharedVariable):
-            raise ValueError(f"{name}: unknown dyads are not for pm.Data, which may change")
-        if n_nodes not in (None, networks.shape[-1]):
-            raise ValueError(f"n_nodes={n_nodes}, but observed has {networks.shape[-1]} nodes")
-        free = _free(fixed, missing)
-        rows = networks.reshape(-1, *networks.shape[-2:])
-        family = network_family(terms, networks.shape[-1], direction, networks=rows, free=free)
-        if not family.valid(rows).all():
-            raise ValueError(f"{name}: fixed dyads must be the same in all observed networks")
-        theta = as_theta(theta, family)
-        require_rows(name, theta, networks.shape[:-2])
-        if missing.any():
-            found, part = _with_missing(family, networks, missing, normalizer, theta, random_seed)
-            known = Anchorage.holding(_no_other_networks, Held(part, fingerprint(networks)))
         else:
-            found, known = choose_normalizer(family, normalizer), None
-            if found is None:
-                build = NetworkAnchors(family, prior_of(theta), random_seed)
-                found = Anchorage.at(build, networks)
+            data = _as_given(observed)
+            direction = is_directed(data, directed)
+            networks, missing = as_matrices(data, direction)
+            size = networks.shape[-1]
+            if missing.any() and isinstance(observed, SharedVariable):
+                raise ValueError(f"{name}: unknown dyads are not for pm.Data, which may change")
+            if n_nodes not in (None, size):
+                raise ValueError(f"n_nodes={n_nodes}, but observed has {size} nodes")
+            free, rows = _free(fixed, missing), networks.reshape(-1, size, size)
+            family = network_family(terms, size, direction, networks=rows, free=free)
+            if not family.valid(rows).all():
+                raise ValueError(f"{name}: fixed dyads must be the same in all observed networks")
+        theta = as_theta(theta, family)
+        if networks is not None:
+            require_rows(name, theta, networks.shape[:-2])
+        found = choose_normalizer(family, normalizer)
+        if networks is not None and missing.any():
+            found, part = _with_missing(family, networks, missing, found, theta, random_seed)
+            known = Anchorage.holding(_no_other_networks, Held(part, fingerprint(networks)))
+        elif found is None:
+            build = NetworkAnchors(family, prior_of(theta), random_seed)
+            found = Anchorage(build) if networks is None else Anchorage.at(build, networks)
         return super().__new__(
             cls,
             name,
@@ -221,18 +221,6 @@ def _free(fixed: Any, missing: np.ndarray) -> np.ndarray | None:
     return ~held
 
 
-class NetworkAnchors(Anchors[NetworkFamily]):
-    """How a network model is anchored at networks that are not known before it is asked."""
-
-    def __call__(self, data: np.ndarray, executor: Executor | None = None) -> Normalizer:
-        """Anchor at networks, unless the model turns out to be degenerate."""
-        rows = np.asarray(data).reshape(-1, *self.family.state_shape)
-        family = self.family.starting_at(rows)
-        statistics = family.statistics(family.typical).reshape(*np.shape(data)[:-2], -1)
-        rng = as_generator(self.random_seed)
-        return _anchored(family, statistics, self.prior, rng, self.progressbar, executor)
-
-
 def _anchored(
     family: NetworkFamily,
     statistics: np.ndarray,
@@ -246,7 +234,7 @@ def _anchored(
         found = anchor_family(family, statistics, prior, **how)
         if not family.remembers_start(found.centre, rng):
             return Estimated(found)
-    flagged = degenerate(family)
+    flagged = family.degenerate()
     warnings.warn(f"the fit will need {flagged.remedy(Facts(False))}", stacklevel=5)
     return flagged
 
@@ -255,7 +243,7 @@ def _with_missing(
     family: NetworkFamily,
     networks: np.ndarray,
     missing: np.ndarray,
-    normalizer: Any,
+    found: Normalizer | None,
     theta: Any,
     random_seed: Any,
 ) -> tuple[Normalizer, Normalizer]:
@@ -264,8 +252,6 @@ def _with_missing(
         raise ValueError("unknown dyads are summed out for one observed network, got several")
     part = completions(family, networks, missing)
     rng = as_generator(random_seed)
-    exact = family.exact if normalizer in (None, "exact") else None
-    found: Normalizer | None = normalizer if isinstance(normalizer, Normalizer) else exact
     guess = family.pseudo_mode(family.typical, known=~missing)
     if found is None:
         some = part.decode(part.sample(guess, COMPLETIONS, rng))

@@ -13,7 +13,7 @@ from pymc_bayessum.arguments import integer
 from pymc_bayessum.exponential.collinear import require_independent
 from pymc_bayessum.exponential.listing import ListedSum, distinct
 from pymc_bayessum.networks.changes import MOST_NODES, Program, changes, counts, program
-from pymc_bayessum.networks.dyads import DyadSum
+from pymc_bayessum.networks.dyads import Degenerate, DyadSum
 from pymc_bayessum.networks.listing import LISTABLE, listed
 from pymc_bayessum.networks.phases import APART, ELSEWHERE, MOST_DYADS, apart, joined
 from pymc_bayessum.networks.sampler import run_chains
@@ -43,9 +43,7 @@ class NetworkFamily:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pymc_bayessum as pbs
-    >>> from pymc_bayessum.networks.family import network_family
     >>> family = network_family([pbs.ergm.edges(), pbs.ergm.triangles()], 4)
     >>> family.statistics(family.encode(np.ones((1, 4, 4)) - np.eye(4))).tolist()
     [[6.0, 4.0]]
@@ -197,6 +195,14 @@ class NetworkFamily:
             return DyadSum(self.statistics(none)[0], *distinct(self.changes(none[0])))
         return None if self.listing is None else ListedSum(*self.listing)
 
+    def degenerate(self) -> Degenerate:
+        """Return what stands in for log Z near the typical networks, the observed ones."""
+        design = np.concatenate([self.changes(state) for state in self.typical])
+        n, ties = len(self.typical), self.ties(self.typical).ravel()
+        base = self.statistics(self.typical).sum(axis=0) - ties @ design
+        rows, times = distinct(design)
+        return Degenerate(base / n, rows, times / n, self.names)
+
     def exact_log_z(self, often: bool = False) -> Callable[[np.ndarray], float] | None:
         """Exact log Z as a function of a parameter vector; None where there is none."""
         exact = self.exact
@@ -253,10 +259,6 @@ class TieChain:
         arguments = family.program, self.theta, family.fixed, family.dyads
         return run_chains(*arguments, states, sweeps * self._proposals, rng)
 
-    def energy(self, states: np.ndarray) -> np.ndarray:
-        """Return ``theta . phi`` of states, (N,)."""
-        return self.family.statistics(states) @ self.theta
-
     @cached_property
     def _chances(self) -> np.ndarray:
         """Chance of each tie in a network without others, (D,)."""
@@ -307,7 +309,9 @@ def network_family(
         raise ValueError("mutual() counts ties both ways: it needs a directed network")
     some = np.zeros((0, n_nodes, n_nodes), np.int64) if networks is None else networks
     family = _free_in(parts, some, directed, free)
-    _require_independent(family)
+    density = np.linspace(0.0, 1.0, 20 + 4 * len(parts))
+    ties = np.random.default_rng(0).random((len(density), len(family.dyads))) < density[:, None]
+    require_independent(family.statistics(_packed(ties)), family.names, "network of the model")
     return family
 
 
@@ -337,11 +341,3 @@ def _free_in(
         raise ValueError("fixed leaves no dyad that may change")
     family = NetworkFamily(parts, n_nodes, directed, fixed, dyads, np.zeros((0, 0), np.uint8))
     return replace(family, typical=family.encode(some))
-
-
-def _require_independent(family: NetworkFamily) -> None:
-    """Raise where statistics are tied by a linear identity on the support, and say which."""
-    rng = np.random.default_rng(0)
-    density = np.linspace(0.0, 1.0, 20 + 4 * len(family.terms))
-    ties = rng.random((len(density), len(family.dyads))) < density[:, None]
-    require_independent(family.statistics(_packed(ties)), family.names, "network of the model")

@@ -48,7 +48,6 @@ def listed(terms: Program, fixed: np.ndarray, dyads: np.ndarray) -> tuple[np.nda
     --------
     Three nodes have no tie, one, two or three of them, which are then a triangle.
 
-    >>> import numpy as np
     >>> from pymc_bayessum.networks.changes import program
     >>> from pymc_bayessum.networks.terms import edges, triangles
     >>> pairs, none = np.stack(np.triu_indices(3, 1), axis=1), np.empty((0, 2), np.int64)

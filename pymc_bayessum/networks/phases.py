@@ -33,7 +33,6 @@ def apart(places: np.ndarray) -> float:
 
     Examples
     --------
-    >>> import numpy as np
     >>> near = np.random.default_rng(0).normal(size=(3, 12, 2))
     >>> bool(apart(near) < APART), bool(apart(np.concatenate([near, near + 20.0])) > ELSEWHERE)
     (True, True)
@@ -56,7 +55,6 @@ def joined(
 
     Examples
     --------
-    >>> import numpy as np
     >>> found = joined(np.array([[-1.0, 0.0], [-1.0, 0.8]]), lambda theta: theta[1] > 0.5, 0, 45)
     >>> found[:2].tolist(), len(found)
     ([[-1.0, 0.0], [-1.0, 0.4]], 16)

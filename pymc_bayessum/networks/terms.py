@@ -90,13 +90,9 @@ class Term:
         return np.asarray(self.function(np.arange(n_nodes + 1)), dtype=float)
 
     def count(self, network: np.ndarray, directed: bool = False) -> float:
-        """Count the statistic in a network by its definition.
+        """Count the statistic by its definition in a network of zeros and ones, (n, n).
 
-        Parameters
-        ----------
-        network : ndarray, shape (n, n)
-            Zeros and ones, no loops; symmetric unless directed.
-        directed : bool
+        It has no loops, and is symmetric unless directed.
         """
         ties = np.asarray(network, dtype=float)
         if self.kind == "mutual":
@@ -121,10 +117,6 @@ class Term:
 def edges() -> Term:
     r"""Count the ties, :math:`\sum y_{ij}`.
 
-    Returns
-    -------
-    Term
-
     Examples
     --------
     >>> import pymc_bayessum as pbs
@@ -135,12 +127,7 @@ def edges() -> Term:
 
 
 def mutual() -> Term:
-    r"""Count pairs of nodes with ties both ways, of a directed network.
-
-    Returns
-    -------
-    Term
-    """
+    r"""Count pairs of nodes with ties both ways, of a directed network."""
     return Term("mutual", "mutual")
 
 
@@ -149,10 +136,6 @@ def triangles() -> Term:
 
     A model with a free number of triangles is degenerate on most sparse networks: nearly all of
     its mass lies on empty and full graphs. Use :func:`gwesp` there.
-
-    Returns
-    -------
-    Term
     """
     return Term("triangles", "triangles")
 
@@ -166,10 +149,6 @@ def stars(k: int, direction: Direction = "out") -> Term:
         At least two (a one-star is half an edge).
     direction : {"out", "in"}
         Ends that leave or reach the centre, in a directed network.
-
-    Returns
-    -------
-    Term
 
     Examples
     --------
@@ -191,10 +170,6 @@ def degree(k: int, direction: Direction = "out") -> Term:
     k : int
     direction : {"out", "in"}
         Ties that leave or reach the node, in a directed network.
-
-    Returns
-    -------
-    Term
     """
     k = integer("k", k, 0)
     return _by_degree(f"degree({k})", direction, lambda d: d == k)
@@ -208,10 +183,6 @@ def gwdegree(decay: float, direction: Direction = "out") -> Term:
     decay : float
         :math:`\tau > 0`, known.
     direction : {"out", "in"}
-
-    Returns
-    -------
-    Term
 
     Notes
     -----
@@ -234,10 +205,6 @@ def gwesp(decay: float) -> Term:
     ----------
     decay : float
         :math:`\tau > 0`, known.
-
-    Returns
-    -------
-    Term
 
     Notes
     -----
@@ -263,10 +230,6 @@ def nodematch(values: Any) -> Term:
     ----------
     values : array_like, shape (n,)
         Of any type, one for each node, in the order of the network's nodes.
-
-    Returns
-    -------
-    Term
     """
     kinds = np.asarray(values)
     if kinds.ndim != 1:
@@ -286,10 +249,6 @@ def nodecov(values: Any) -> Term:
     ----------
     values : array_like, shape (n,)
         A number for each node, in the order of the network's nodes.
-
-    Returns
-    -------
-    Term
     """
     try:
         found = np.asarray(values, dtype=float)
@@ -308,10 +267,6 @@ def edgecov(matrix: Any) -> Term:
     ----------
     matrix : array_like, shape (n, n)
         Symmetric for an undirected network.
-
-    Returns
-    -------
-    Term
     """
     found = reals("matrix", matrix, 2)
     return Term("edgecov", "dyads", weights=lambda n: found)

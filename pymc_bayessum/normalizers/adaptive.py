@@ -23,18 +23,18 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import njit
-from pytensor.compile.mode import optdb
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.located import WholeSteps, as_node
 from pymc_bayessum.normalizers.logsum import SignedLogSum
 from pymc_bayessum.normalizers.panels import DYADIC_NODES, dyadic_panels
-from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
+from pymc_bayessum.normalizers.protocol import Asked, Exact, Reference, ReferenceValue
+from pymc_bayessum.normalizers.references import log_sum
 
 __all__ = ["AdaptiveSum"]
 
@@ -55,7 +55,6 @@ def layout(support: Support) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> from pymc_bayessum.measures.supports import Range
     >>> starts, levels = layout(Range(0, 99))
     >>> starts.tolist(), levels.tolist()
     ([0.0, 16.0, 32.0, 64.0, 96.0], [0, 0, 1, 1, 0])
@@ -205,23 +204,19 @@ def _numba_refine(op, node, **kwargs):
     return refine, version_of([Path(__file__)])
 
 
-optdb.register(
-    "load_adaptive_for_jax", LoadForJax(f"{__package__}.adaptive_jax"), "jax", position=0
-)
+load_for_jax(f"{__package__}.adaptive_jax")
 
 
 @dataclass(frozen=True)
-class AdaptiveSum:
+class AdaptiveSum(Exact):
     """The normaliser of any summand over whole numbers; its parameters are those of the summand.
 
     ``log_f(x, *theta)`` is symbolic, with the numbers along the last axis; panels are refined in
-    so many rounds, so many each time.
+    so many rounds, so many each time. Its error is far below what a posterior feels, or the check
+    tells.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
-    >>> from pymc_bayessum.measures.supports import Integers
     >>> laplace = AdaptiveSum(lambda x, scale: -pt.abs(x - 0.5) / scale, Integers())
     >>> bool(np.isclose(laplace.log_z(np, 50.0), np.log(1 / np.sinh(0.01))))
     True
@@ -232,7 +227,10 @@ class AdaptiveSum:
     rounds: int = ROUNDS
     refined: int = REFINED
 
-    is_absolute = True
+    advice = (
+        "a rule made for the summand (rule=): it has humps that are too narrow for where they are, "
+        "or too many of them, or hardly falls"
+    )
 
     def log_z(self, xp: Any, *theta: Any) -> Any:
         """Return the symbolic log-sum, or its value."""
@@ -291,19 +289,9 @@ class AdaptiveSum:
         g = self.log_f(whole, *theta)
         return pt.where(pt.and_(inside, pt.invert(pt.isnan(g))), g, -np.inf)
 
-    def sd(self, xp: Any, *theta: Any) -> None:
-        """Return None: its error is far below what a posterior feels, or the check tells."""
-
     def reference(self, asked: Asked) -> Reference:
         """Return the same sum with many times as many nodes, laid out otherwise."""
         return Finer(self, asked)
-
-    def remedy(self, facts: Facts) -> str:
-        """Say what kind of summand defeats it."""
-        return (
-            "a rule made for the summand (rule=): it has humps that are too narrow for where they "
-            "are, or too many of them, or hardly falls"
-        )
 
 
 class Finer:
@@ -325,10 +313,7 @@ class Finer:
         """Return the refined sum; where plain fine nodes see more than it does, it is unsure."""
         refined = np.asarray(self._nodes(*theta), dtype=float)
         terms = self._log_f(self._x, *theta) + np.log(self._weight)
-        level = terms.max(axis=-1, keepdims=True)
-        level = np.where(np.isfinite(level), level, 0.0)
-        with np.errstate(divide="ignore"):
-            plain = np.log(np.exp(terms - level).sum(axis=-1)) + level[..., 0]
+        plain = log_sum(terms)
         missed = np.any(plain > refined + 1e-4)
         best = np.where(plain > refined + 1e-4, plain, refined)
         return ReferenceValue(best, sd=np.inf if missed else 0.0)

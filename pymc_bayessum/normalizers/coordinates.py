@@ -30,22 +30,11 @@ NOTHING = 1e-8
 class Coordinates:
     r"""Affine reduction of parameters and statistics with unchanged energies.
 
-    With ``c = read @ theta + read_origin`` and ``psi = select @ phi`` the energy is
-    ``theta . phi = c . psi + row_origin . phi + tilt . theta``.
-
-    Attributes
-    ----------
-    read : ndarray, shape (r, d)
-    read_origin : ndarray, shape (r,)
-    select : ndarray, shape (r, d)
-    row_origin : ndarray, shape (d,)
-    tilt : ndarray, shape (d,)
-    lift : ndarray, shape (d, r)
-        ``theta = lift @ c + lift_origin`` is one parameter vector with the coordinates c.
-    lift_origin : ndarray, shape (d,)
-    outside : ndarray, shape (k, d), optional
-        ``outside @ theta + outside_origin`` is zero for the parameters that can be represented.
-    outside_origin : ndarray, shape (k,), optional
+    With ``c = read @ theta + read_origin`` and ``psi = select @ phi``, shape (r,) for (d,), the
+    energy is ``theta . phi = c . psi + row_origin . phi + tilt . theta``, and
+    ``theta = lift @ c + lift_origin`` is one parameter vector with the coordinates c. Where there
+    is something outside, ``outside @ theta + outside_origin`` (k,) is zero for the parameters that
+    can be represented.
     """
 
     read: np.ndarray = field(repr=False)
@@ -114,7 +103,6 @@ def independent(statistics: np.ndarray) -> Coordinates:
     --------
     The indicators of two states sum to one:
 
-    >>> import numpy as np
     >>> first = np.random.default_rng(0).integers(0, 2, 20)
     >>> independent(np.column_stack([first, 1 - first])).size
     1
@@ -140,7 +128,6 @@ def subset(kept: np.ndarray, affine: np.ndarray, constant: np.ndarray) -> Coordi
 
     Examples
     --------
-    >>> import numpy as np
     >>> subset(np.array([1]), np.array([[-1.0], [1.0]]), np.array([1.0, 0.0])).size
     1
     """
@@ -162,7 +149,6 @@ def within(coordinates: Coordinates, parameters: np.ndarray) -> Coordinates:
     --------
     Fields that are a multiple of one covariate:
 
-    >>> import numpy as np
     >>> draws = np.random.default_rng(0).normal(size=(20, 1)) * np.array([0.0, 1.0, 2.0, 3.0])
     >>> within(plain(4), draws).size
     1

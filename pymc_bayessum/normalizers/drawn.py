@@ -5,13 +5,12 @@ from typing import Any
 import numba
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile.mode import optdb
 from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 
 __all__ = ["StatesRV", "apply_rv", "one_set"]
 
@@ -71,7 +70,7 @@ def _numba_draw(op: StatesRV, node: Any) -> Any:
     return random, None
 
 
-optdb.register("load_drawn_for_jax", LoadForJax(f"{__package__}.drawn_jax"), "jax", position=0)
+load_for_jax(f"{__package__}.drawn_jax")
 
 
 def apply_rv(*parameters: Any, op: StatesRV, rng: Any = None, size: Any = None) -> TensorVariable:

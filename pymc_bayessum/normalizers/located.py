@@ -28,8 +28,7 @@ import pytensor
 import pytensor.tensor as pt
 from numba import njit
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.mode import optdb
-from pytensor.gradient import disconnected_grad, disconnected_type
+from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
@@ -38,7 +37,7 @@ from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.compiled_cache import version_of
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.located_rows import (
     PROBES,
     final_points,
@@ -53,7 +52,7 @@ from pymc_bayessum.normalizers.panels import (
     even_panels,
     graded_panels,
 )
-from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference, ReferenceValue
+from pymc_bayessum.normalizers.protocol import Asked, Exact, Reference, ReferenceValue
 
 __all__ = [
     "N_EVALUATIONS",
@@ -94,10 +93,6 @@ def panel_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 class WholeSteps(Op):
     """An Op whose outputs move in whole steps and carry no gradient."""
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """No gradient."""
-        return [disconnected_type() for _ in inputs]
-
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Nothing is connected."""
         return [[False] * len(node.outputs) for _ in node.inputs]
@@ -111,7 +106,8 @@ class _Points(WholeSteps):
     """
 
     __props__: tuple[str, ...] = ()
-    n_points = len(PROBES)
+    #: The compiled loops, which return the outputs as arrays.
+    run: Any
 
     def make_node(self, x: Any, g: Any, first: Any) -> Apply:  # type: ignore[override]  # an Op names its inputs
         """Take three float tensors."""
@@ -122,15 +118,9 @@ class _Points(WholeSteps):
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         """Run the compiled loops."""
         results = self.run(*inputs)
-        for storage, result in zip(
-            output_storage, results if isinstance(results, tuple) else (results,), strict=True
-        ):
+        results = results if isinstance(results, tuple) else (results,)
+        for storage, result in zip(output_storage, results, strict=True):
             storage[0] = result
-
-    @staticmethod
-    def run(x: Any, g: Any, first: Any) -> Any:
-        """Return the outputs as arrays."""
-        raise NotImplementedError
 
 
 def _unless_settled(fill: Any) -> Any:
@@ -191,7 +181,7 @@ def _numba_points(op, node, **kwargs):
     return op.run, VERSION
 
 
-optdb.register("load_located_for_jax", LoadForJax(f"{__package__}.located_jax"), "jax", position=0)
+load_for_jax(f"{__package__}.located_jax")
 
 
 class Nodes(NamedTuple):
@@ -211,8 +201,6 @@ def place(log_f: Callable[[Any], Any], low: Any) -> Nodes:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
     >>> nodes = place(lambda x: x * np.log(0.999), pt.zeros(()))
     >>> bool(np.isclose((nodes.weight * 0.999**nodes.x).sum().eval(), 1000.0))
     True
@@ -264,7 +252,6 @@ def outside_variables(function: Callable[[Any], Any], x: Any) -> list[Variable]:
 
     Examples
     --------
-    >>> import pytensor.tensor as pt
     >>> rate = pt.exp(pt.scalar("log_rate"))
     >>> outside_variables(lambda x: pt.exp(-rate * x), pt.vector("x")) == [rate]
     True
@@ -320,16 +307,15 @@ def _defined(g: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class LocatedSum:
+class LocatedSum(Exact):
     """The normaliser of a summand over counts, which finds its nodes at each set of parameters.
 
     ``log_f(x, *theta)`` is the symbolic log summand at whole numbers of shape (nodes, ...), and
-    ``low(*theta)`` the left ends, of the batch shape.
+    ``low(*theta)`` the left ends, of the batch shape. Its error is far below what a posterior
+    feels, or the check tells.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
     >>> poisson = LocatedSum(lambda x, eta: x * eta - pt.gammaln(x + 1.0), pt.zeros_like)
     >>> bool(np.isclose(poisson.log_z(np, np.log(3.0)), 3.0))
     True
@@ -338,7 +324,10 @@ class LocatedSum:
     log_f: Callable[..., Any]
     low: Callable[..., Any]
 
-    is_absolute = True
+    advice = (
+        "the summand has several humps or no smooth bell, or reaches very far: a rule made for it, "
+        "or a prior that keeps it in reach"
+    )
 
     def at(self, theta: Sequence[Any]) -> Callable[[Any], Any]:
         """Return the log summand at given parameters."""
@@ -352,19 +341,9 @@ class LocatedSum:
         value = _log_sum(log_f, disconnected_grad(nodes.x), disconnected_grad(nodes.weight))
         return value if xp is pt else value.eval()
 
-    def sd(self, xp: Any, *theta: Any) -> None:
-        """Return None: its error is far below what a posterior feels, or the check tells."""
-
     def reference(self, asked: Asked) -> Reference:
         """Return the sum over all numbers, one by one."""
         return OneByOne(self, asked)
-
-    def remedy(self, facts: Facts) -> str:
-        """Say what kind of summand it is made for."""
-        return (
-            "the summand has several humps or no smooth bell, or reaches very far: a rule made "
-            "for it, or a prior that keeps it in reach"
-        )
 
 
 class OneByOne:

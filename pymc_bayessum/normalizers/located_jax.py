@@ -64,7 +64,7 @@ def _expected_mode(x, g, first, mode, height, left, right):
 
 @jax_funcify.register(ZoomPoints)
 def _zoom(op, **kwargs):
-    steps = jnp.arange(1, op.n_points + 1)[:, None] / (op.n_points + 1)
+    steps = jnp.arange(1, len(PROBES) + 1)[:, None] / (len(PROBES) + 1)
     uniform, near = jnp.array(UNIFORM)[:, None], jnp.array(NEAR)[:, None]
 
     def zoom(x, g, first):

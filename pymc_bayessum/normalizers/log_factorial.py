@@ -61,7 +61,6 @@ def look_up_factorials(output: Any) -> Any:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pytensor.tensor as pt
     >>> x = pt.vector("x")
     >>> values = np.array([1.0, 5.0, 5.5, 3000.0])

@@ -42,7 +42,6 @@ class SignedLogSum(TensorSymbolicOp):
 
     Examples
     --------
-    >>> import numpy as np
     >>> value = SignedLogSum()(np.zeros(3), np.log([1.0, 4.0, 2.0]), np.array([1.0, 1.0, -1.0]))
     >>> bool(np.isclose(value.eval(), np.log(3.0)))
     True

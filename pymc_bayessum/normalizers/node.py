@@ -25,12 +25,7 @@ __all__ = ["Found", "LogZ", "find", "log_z", "normalized"]
 
 
 class LogZ(TensorSymbolicOp):
-    """The first input, marked as the log Z of a normaliser; the others are its parameters.
-
-    Parameters
-    ----------
-    normalizer : Normalizer
-    """
+    """The first input, marked as the log Z of a normaliser; the others are its parameters."""
 
     __props__ = ("normalizer",)
     inline = True
@@ -68,10 +63,6 @@ def log_z(normalizer: Normalizer, *theta: Any, value: Any = None) -> TensorVaria
         Its parameters, in the order of ``normalizer.log_z``.
     value : TensorVariable, optional
         What ``normalizer.log_z`` would return, where it is at hand already.
-
-    Returns
-    -------
-    TensorVariable
 
     Examples
     --------
@@ -117,10 +108,6 @@ def normalized(log_f: Any, log_z: Any) -> TensorVariable:
         The unnormalised log-probability of the data.
     log_z : tensor
         The log-normaliser, broadcasting against it.
-
-    Returns
-    -------
-    TensorVariable
 
     Examples
     --------
@@ -174,15 +161,10 @@ class Found:
 def find(terms: Iterable[Variable], free: Sequence[Variable] = ()) -> list[Found]:
     """Return the log-normalisers in the graphs of some variables, the last applied first.
 
-    Parameters
-    ----------
-    terms : iterable of Variable
-    free : sequence of Variable
-        Random variables beyond which parameters are not followed.
+    Beyond random variables that are ``free`` parameters are not followed.
 
     Examples
     --------
-    >>> import pytensor.tensor as pt
     >>> find([pt.exp(pt.scalar())])
     []
     """

@@ -149,7 +149,10 @@ class Normalizer(Protocol):
 
 
 class Exact:
-    """What normalisers have in common that leave nothing out; a kind of them says what it is."""
+    """What normalisers have in common that leave nothing out, or next to nothing.
+
+    A kind of them says what it is.
+    """
 
     is_absolute = True
     #: In a few words, for the report.

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
-from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.normalizers import node
@@ -147,7 +146,8 @@ def sum_by(normalizer: RuleSum, log_f: Any, *beside: Any, shift: Any = None) -> 
     rule = normalizer.rule
     nodes: tuple[Any, ...] = ()
     if callable(log_f):
-        nodes = _as_constants(rule.nodes)
+        parts = rule.nodes if isinstance(rule.nodes, tuple) else (rule.nodes,)
+        nodes = tuple(pt.constant(np.asarray(part), name="nodes") for part in parts)
         log_f = log_f(nodes if isinstance(rule.nodes, tuple) else nodes[0])
     log_f = pt.as_tensor_variable(log_f)
     n_nodes = len(rule)
@@ -165,11 +165,3 @@ def sum_by(normalizer: RuleSum, log_f: Any, *beside: Any, shift: Any = None) -> 
             )
     value = normalizer.signed_sum(log_f, shift)
     return node.log_z(normalizer, log_f, *nodes, *beside, value=value)
-
-
-def _as_constants(nodes: Any) -> tuple[Any, ...]:
-    parts = nodes if isinstance(nodes, tuple) else (nodes,)
-    return tuple(
-        part if isinstance(part, Variable) else pt.constant(np.asarray(part), name="nodes")
-        for part in parts
-    )

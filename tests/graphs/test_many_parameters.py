@@ -17,8 +17,7 @@ from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored.averages import Averages, curvature_of, gradients
 from pymc_bayessum.normalizers.anchored.climbing import Data, NormalPrior
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored
-from pymc_bayessum.normalizers.anchored.laplace import laplace_mean
-from pymc_bayessum.normalizers.anchored.posterior import posterior_sets
+from pymc_bayessum.normalizers.anchored.posterior import laplace_mean, posterior_sets
 from pymc_bayessum.normalizers.anchored.reference import AveragedReference
 from pymc_bayessum.normalizers.anchored.rule import Slope
 from pymc_bayessum.normalizers.protocol import Asked

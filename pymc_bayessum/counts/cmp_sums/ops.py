@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from numba.extending import overload
-from pytensor.compile.mode import optdb
 from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -27,7 +26,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.cmp_sums import sums as kernels
 from pymc_bayessum.counts.cmp_sums.sums import derivative_orders
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.logsum import sum_to
 
 
@@ -324,6 +323,4 @@ def _numba_funcify(op, node, **kwargs):
     return numba_njit(rows), VERSION
 
 
-optdb.register(
-    "load_cmp_normalizer_for_jax", LoadForJax(f"{__package__}.jax_ops"), "jax", position=0
-)
+load_for_jax(f"{__package__}.jax_ops")

@@ -9,7 +9,7 @@ at every evaluation. Where there are no data at all it raises, and says what to 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -20,7 +20,7 @@ from pytensor.tensor.random.type import RandomType
 from pymc_bayessum.normalizers.anchored.guards import while_same
 from pymc_bayessum.normalizers.interpreted import evaluated
 
-__all__ = ["Anchorage", "Held", "OffersNoData", "fingerprint", "known_data", "resolved"]
+__all__ = ["Anchorage", "Held", "fingerprint", "known_data", "resolved"]
 
 #: Data sets whose anchors are remembered.
 MOST_HELD = 4
@@ -31,14 +31,6 @@ NO_DATA = (
 )
 #: In place of a fingerprint, where a value is not known.
 HIDDEN = "hidden"
-
-
-@runtime_checkable
-class OffersNoData(Protocol):
-    """A builder that has a normaliser for latent variables, from the prior alone."""
-
-    def without_data(self) -> Any:
-        """Return the normaliser."""
 
 
 class Held(NamedTuple):
@@ -85,7 +77,8 @@ class Anchorage:
     """Normalisers by the fingerprint of the data that they are for.
 
     ``build`` returns the normaliser anchored at data; ``unknown`` is for values that are not known:
-    minibatches, rows with missing entries, latent variables.
+    minibatches, rows with missing entries, latent variables. Where there is none, and ``build`` has
+    a method ``without_data``, that returns one for latent variables from the prior alone.
 
     Examples
     --------
@@ -127,7 +120,7 @@ class Anchorage:
         """Return what was chosen for values that are not known, or what needs no data."""
         if self.unknown is not None:
             return self.unknown
-        if not isinstance(self.build, OffersNoData):
+        if not hasattr(self.build, "without_data"):
             raise ValueError(NO_DATA)
         if HIDDEN not in self.held:
             try:

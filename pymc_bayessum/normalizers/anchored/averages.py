@@ -29,13 +29,7 @@ from pymc_bayessum.normalizers.anchored.mixture import stretched
 from pymc_bayessum.normalizers.anchored.moments import Moments
 from pymc_bayessum.normalizers.anchored.rule import Anchored, Slope
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import (
-    Chain,
-    Family,
-    OffersChain,
-    OffersConditionalMeans,
-    OffersMoves,
-)
+from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.threads import in_threads
 
 __all__ = [
@@ -114,7 +108,7 @@ def model_averages(
     average = partial(_averages_at, family, points, coordinates, rounds, thin, start, bends)
     parts = list(zip(sets, rng.spawn(len(sets)), strict=True))
     # Moves of ours are compiled; what else a family does may not be meant for several threads.
-    threaded = executor is None and isinstance(family, OffersMoves)
+    threaded = executor is None and hasattr(family, "moves")
     found = in_threads(average, parts) if threaded else in_order(average, parts, executor)
     means, bend = zip(*found, strict=True)
     n_draws = len(points) * rounds * CHAINS
@@ -136,9 +130,10 @@ def _averages_at(
     places, rng = chosen
     size = coordinates.size
     means, bend = [], np.zeros((size, size))
+    moves = getattr(family, "moves", getattr(family, "chain", None))
     for number in places:
         theta = coordinates.parameters(points[number])
-        chain = _moves(family, theta)
+        chain = None if moves is None else moves(theta)
         states = start[(number * CHAINS + np.arange(CHAINS)) % len(start)]
         if chain is not None:
             states = chain.advance(states, BURN_IN * thin, rng)
@@ -150,22 +145,16 @@ def _averages_at(
                 states = chain.advance(states, thin, rng)
             drawn.append(states)
         every = np.concatenate(drawn)
-        if bends or not isinstance(family, OffersConditionalMeans):
+        if bends or not hasattr(family, "conditional_means"):
             rows = coordinates.rows(family.statistics(every))[0]
         if bends:
             bend += np.cov(rows, rowvar=False).reshape(size, size)
-        if isinstance(family, OffersConditionalMeans):
+        if hasattr(family, "conditional_means"):
             full = family.conditional_means(theta, every, np.zeros(len(every), dtype=np.int64))
             means.append(coordinates.select @ full[0])
         else:
             means.append(rows.mean(axis=0))
     return np.stack(means), bend
-
-
-def _moves(family: Family, theta: np.ndarray) -> Chain | None:
-    if isinstance(family, OffersMoves):
-        return family.moves(theta)
-    return family.chain(theta) if isinstance(family, OffersChain) else None
 
 
 def averages_until(

@@ -91,26 +91,13 @@ def climb[A: Anchored](
     report: Callable[[str], None] | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> Climb[A]:
-    """Climb to the mode of the posterior, setting anchors on the way.
+    """Climb to the mode of the posterior that data and prior make, setting anchors on the way.
 
-    Parameters
-    ----------
-    family, n, rng, moments, n_moments, coordinates, n_chains, kind
-        Of each anchor, as for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; unless
-        given, as many draws for the mean as its error asks for.
-    data, prior
-        What the posterior is made of.
-    start : ndarray, shape (r,)
-        Coordinates of the first anchor.
-    max_anchors : int
-    tolerance : float
-        Error of the mode, in posterior sds, that draws at the last anchor may add.
-    reach : float
-        Largest V of a step.
-    chains : ndarray, shape (C, ...), optional
-        First states of the chains of the first anchor.
-    report : callable, optional
-        Told what goes on.
+    The first stands at coordinates ``start`` (r,), and its chains begin at states ``chains``
+    (C, ...). Each is built as :func:`~pymc_bayessum.normalizers.anchored.rule.anchored` does it,
+    with as many draws for the mean as its error asks for unless their number is given. Draws at the
+    last may add ``tolerance`` posterior sds to the error of the mode; ``reach`` is the largest V of
+    a step, and ``report`` is told what goes on.
     """
     target = coordinates.select @ data.mean
     point = np.array(start, dtype=float)

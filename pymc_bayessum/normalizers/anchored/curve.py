@@ -25,7 +25,7 @@ from scipy.interpolate import CubicHermiteSpline, CubicSpline, PPoly
 from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.anchored.guards import while_inside
 from pymc_bayessum.normalizers.anchored.moments import anchor_moments, moment_method
-from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.node_sum import product
 from pymc_bayessum.normalizers.coordinates import Coordinates
 from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.progress import progress

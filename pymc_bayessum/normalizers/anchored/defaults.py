@@ -18,9 +18,8 @@ from pymc_bayessum.normalizers.anchored.averages import CURVATURE_EACH, averages
 from pymc_bayessum.normalizers.anchored.climbing import Climb, Data, NormalPrior, climb
 from pymc_bayessum.normalizers.anchored.draws import Draws, Walk, chains_for, draw_all
 from pymc_bayessum.normalizers.anchored.errors import TARGET, V_LIMIT, Precision
-from pymc_bayessum.normalizers.anchored.laplace import laplace_mean, rare_point
 from pymc_bayessum.normalizers.anchored.moments import moment_method
-from pymc_bayessum.normalizers.anchored.posterior import posterior_sets
+from pymc_bayessum.normalizers.anchored.posterior import laplace_mean, posterior_sets, rare_point
 from pymc_bayessum.normalizers.anchored.precision import posterior_precision
 from pymc_bayessum.normalizers.anchored.rule import (
     MOMENT_DRAWS,
@@ -30,7 +29,7 @@ from pymc_bayessum.normalizers.anchored.rule import (
     split,
 )
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import Family, OffersExactLogZ, OffersJoins, OffersSites
+from pymc_bayessum.normalizers.family import Family
 from pymc_bayessum.progress import progress
 
 __all__ = ["FEW_PARAMETERS", "axis_points", "default_anchored", "matched_prior"]
@@ -133,23 +132,13 @@ def default_anchored[A: Anchored](
     executor: Executor | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> A:
-    """Build an anchored normaliser from the statistics of data.
+    """Build an anchored normaliser for the posterior that data and prior make.
 
-    Parameters
-    ----------
-    family, rng, executor, kind
-        As for :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; the executor takes draws
-        at points of a posterior of many parameters, too.
-    data, prior
-        What the posterior is made of.
-    coordinates : Coordinates
-        Of the parameters that are free.
-    start : ndarray, shape (r,), optional
-        Where the climb to the mode begins, for example the mode of a pseudo-likelihood; the prior
-        mean by default.
-    chains : ndarray, shape (C, ...), optional
-        First states of chains: observed ones are as good as any.
-    progressbar : bool
+    Coordinates are those of the parameters that are free. The climb to the mode begins at ``start``
+    (r,), for example the mode of a pseudo-likelihood, or at the prior mean; its chains at states
+    ``chains`` (C, ...), for which observed ones are as good as any. Else arguments are those of
+    :func:`~pymc_bayessum.normalizers.anchored.rule.anchored`; the executor takes draws at points of
+    a posterior of many parameters, too.
     """
     if coordinates.size == 0:
         # Nothing is free: one anchor where the parameters are.
@@ -264,8 +253,7 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
     """Several anchors for few parameters, with draws until the target is reached."""
     family, coordinates, chains = setting.family, setting.coordinates, setting.chains
     n_sites = 1 if chains is None else int(np.prod(chains.shape[1:]))
-    if isinstance(family, OffersSites):
-        n_sites = family.n_sites
+    n_sites = getattr(family, "n_sites", n_sites)
     n_chains = MOST_CHAINS if chains is None else min(MOST_CHAINS, chains_for(chains))
     pilot = PILOT_ROUNDS * n_chains
     mode = setting.climb(
@@ -276,7 +264,7 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
         n_chains=n_chains,
     )
     anchors = coordinates.parameters(axis_points(mode.point, mode.curvature))
-    joined = family.joined(anchors, setting.rng) if isinstance(family, OffersJoins) else anchors
+    joined = family.joined(anchors, setting.rng) if hasattr(family, "joined") else anchors
     anchors = anchors if joined is None else joined
     walks = setting.walks(anchors, start=mode.rule.states, n_chains=n_chains)
     most = MOST_DRAWS // (len(walks) * n_chains)
@@ -309,7 +297,7 @@ def _around_the_mode[A: Anchored](setting: _Setting[A]) -> tuple[A, bool]:
 
 def _is_exact(family: Family) -> bool:
     """Whether log Z at an anchor costs one exact sum: else no posterior needs it."""
-    return isinstance(family, OffersExactLogZ) and family.exact_log_z() is not None
+    return hasattr(family, "exact_log_z") and family.exact_log_z() is not None
 
 
 def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
@@ -320,7 +308,6 @@ def axis_points(mode: np.ndarray, curvature: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> import numpy as np
     >>> [len(axis_points(np.zeros(r), np.eye(r))) for r in (1, 2, 3, 4, 5)]
     [3, 5, 7, 9, 9]
     """
@@ -334,7 +321,6 @@ def matched_prior(coordinates: Coordinates, draws: np.ndarray | None) -> NormalP
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum.normalizers.coordinates import plain
     >>> matched_prior(plain(1), None).precision.tolist()
     [[0.01]]

@@ -14,12 +14,7 @@ import numpy as np
 
 from pymc_bayessum.executors import in_order
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import (
-    Family,
-    OffersChain,
-    OffersConditionalMeans,
-    OffersEnergy,
-)
+from pymc_bayessum.normalizers.family import Family
 
 __all__ = ["CHAINS", "Draws", "Walk", "chains_for", "draw_all", "some_of"]
 
@@ -54,7 +49,6 @@ def chains_for(states: np.ndarray) -> int:
 
     Examples
     --------
-    >>> import numpy as np
     >>> [chains_for(np.zeros((1, side**2))) for side in (16, 100, 500)]
     [500, 25, 13]
     """
@@ -71,17 +65,10 @@ class Walk:
     kept, means over sets of chains or all states after all. Second moments of as many draws as
     ``curvature`` says are summed up, kept or not.
 
-    Attributes
-    ----------
-    sampler : str
-        Name of the chains; "exact" for independent draws of a family that has chains as well,
-        "own" for one that has not.
-    states : ndarray, shape (C, ...)
-        The last ones.
-    burn_in, thin : int
-        Sweeps before the first draw, and between draws.
-    settled : bool
-        Whether the mean energy had stopped moving when burn-in ended.
+    ``sampler`` is the name of the chains, "exact" for independent draws of a family that has chains
+    as well, "own" for one that has not; ``states`` (C, ...) are the last ones; ``burn_in`` and
+    ``thin`` the sweeps before the first draw and between draws; ``settled`` tells whether the mean
+    energy had stopped moving when burn-in ended.
     """
 
     def __init__(
@@ -96,19 +83,20 @@ class Walk:
         means: str | None = None,
         curvature: int = 0,
     ):
-        self.family, self.theta, self.coordinates, self.rng = family, theta, coordinates, rng
+        self.family: Any = family
+        self.theta, self.coordinates, self.rng = theta, coordinates, rng
         self.n_chains, self.means = n_chains, means
-        self.chain = family.chain(theta) if isinstance(family, OffersChain) else None
+        self.chain: Any = family.chain(theta) if hasattr(family, "chain") else None
         self.burn_in, self.thin, self.settled = 0, 1, True
         self.kept: list[np.ndarray] = []
         self._rounds: list[np.ndarray] = []
         self._batch = np.arange(n_chains) % min(N_BATCHES, n_chains)
         self._sums = np.zeros((self._batch.max() + 1, len(theta)))
         self._n_summed = 0
-        self._curvature = _SecondMoments(coordinates.size) if curvature else None
+        self._moments: tuple[Any, ...] = (0, 0.0, 0.0)
         self._curvature_rounds = -(-curvature // n_chains)
         if self.chain is None:
-            self.sampler = "exact" if isinstance(family, OffersChain) else "own"
+            self.sampler = "exact" if hasattr(family, "chain") else "own"
             self.states: Any = start
         else:
             self.sampler = self.chain.name
@@ -156,7 +144,11 @@ class Walk:
     @property
     def covariance(self) -> np.ndarray | None:
         """Covariance of the reduced statistics over all draws, (r, r), where it was asked for."""
-        return None if self._curvature is None else self._curvature.covariance
+        n, total, products = self._moments
+        if not n:
+            return None
+        mean = total / n
+        return (products - n * np.outer(mean, mean)) / (n - 1.0)
 
     def draw(self, rounds: int, every: int = 1) -> None:
         """Make some draws with every chain, and keep the statistics of each ``every``-th.
@@ -172,17 +164,24 @@ class Walk:
             bends = self._n_summed < self._curvature_rounds
             if kept or bends or self.means == "plain":
                 reduced = self._take_statistics()
-                if bends and self._curvature is not None:
-                    self._curvature.add(reduced)
+                if bends:
+                    self._add_moments(reduced)
                 if kept:
                     self._rounds.append(reduced)
             if kept and self.means not in (None, "exact", "plain", "rao-blackwell"):
                 self.kept.append(self.states)
             if self.means == "rao-blackwell":
-                assert isinstance(self.family, OffersConditionalMeans)
                 means = self.family.conditional_means(self.theta, self.states, self._batch)
                 self._sums += means * np.bincount(self._batch)[:, None]
             self._n_summed += 1
+
+    def _add_moments(self, rows: np.ndarray) -> None:
+        """Add to the sums of statistics and of their products, relative to the first mean."""
+        n, total, products = self._moments
+        if not n:
+            self._origin = rows.mean(axis=0)
+        away = rows - self._origin
+        self._moments = n + len(rows), total + away.sum(axis=0), products + away.T @ away
 
     def _advance(self, sweeps: int) -> None:
         if self.chain is None:
@@ -206,7 +205,7 @@ class Walk:
     def _summary(self) -> np.ndarray:
         """Energy, and the statistics themselves where they are few: fields may move slower."""
         few = len(self.theta) <= FEW_STATISTICS
-        if isinstance(self.chain, OffersEnergy) and not few:
+        if hasattr(self.chain, "energy") and not few:
             return self.chain.energy(self.states)[:, None]
         statistics = self.family.statistics(self.states)
         energy = (statistics @ self.theta)[:, None]
@@ -278,27 +277,6 @@ def draw_all(wanted: Sequence[Draws], executor: Executor | None = None) -> list[
     for walk, (asked, *_) in zip(walks, wanted, strict=True):
         walk.family = asked.family  # and not one that has travelled
     return walks
-
-
-class _SecondMoments:
-    """Sums of statistics and of their products, relative to the first mean."""
-
-    def __init__(self, size: int):
-        self._origin: np.ndarray | None = None
-        self.n, self._sum, self._products = 0, np.zeros(size), np.zeros((size, size))
-
-    def add(self, rows: np.ndarray) -> None:
-        if self._origin is None:
-            self._origin = rows.mean(axis=0)
-        away = rows - self._origin
-        self.n += len(rows)
-        self._sum += away.sum(axis=0)
-        self._products += away.T @ away
-
-    @property
-    def covariance(self) -> np.ndarray:
-        mean = self._sum / self.n
-        return (self._products - self.n * np.outer(mean, mean)) / (self.n - 1.0)
 
 
 def some_of(states: np.ndarray, n: int) -> np.ndarray:

@@ -1,57 +1,31 @@
 """An estimate of log Z of an exponential family as a normaliser that models use."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pymc_bayessum.normalizers.anchored.reference import AnchoredReference, AveragedReference
 from pymc_bayessum.normalizers.anchored.rule import Anchored
-from pymc_bayessum.normalizers.family import Family, OffersExactLogZ
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given, Reference
 
-__all__ = ["Estimate", "Estimated"]
-
+__all__ = ["Estimated"]
 
 #: Parameters beyond which a check looks at each of them, and log Z is asked for that often.
 MANY_PARAMETERS = 64
 
 
-class Estimate(Protocol):
-    """What is known of log Z of a family: anchored, or a rule on a fixed base."""
-
-    @property
-    def family(self) -> Family:
-        """The family."""
-
-    @property
-    def is_absolute(self) -> bool:
-        """Whether log Z is known, and not up to a constant only."""
-
-    @property
-    def states(self) -> np.ndarray:
-        """Some states, (C, ...), to start chains from."""
-
-    @property
-    def remedy(self) -> str:
-        """What to do where it was not good enough."""
-
-    def log_z_at(self, xp: Any, theta: Any) -> Any:
-        """Log Z of parameter vectors (..., d)."""
-
-    def sd_at(self, xp: Any, theta: Any) -> Any:
-        """Its predicted standard error."""
-
-    def v(self, theta: np.ndarray) -> float:
-        """Variance of the log ratio between a parameter vector and where it has nodes."""
-
-
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """The normaliser of an estimate, as a function of parameter vectors."""
+    """The normaliser of an estimate, as a function of parameter vectors.
 
-    rule: Estimate
+    An estimate, be it anchored, a curve or a rule on a fixed base, has a ``family``, ``states``
+    (C, ...) to start its chains from, ``is_absolute``, a ``remedy`` in words,
+    ``log_z_at(xp, theta)`` with its error ``sd_at(xp, theta)``, and ``v(theta)``, the variance of
+    the log ratio between parameters and where it has nodes.
+    """
+
+    rule: Any
 
     @property
     def is_absolute(self) -> bool:
@@ -70,18 +44,14 @@ class Estimated:
         """Exact sums where the family has them, else draws around the posterior."""
         rule = self.rule
         many = isinstance(rule, Anchored) and rule.n_parameters > MANY_PARAMETERS
-        if isinstance(rule.family, OffersExactLogZ):
+        if hasattr(rule.family, "exact_log_z"):
             exact = rule.family.exact_log_z(often=many)
             if exact is not None:
-                return Given(_over_batches(exact), "the exact sum")
-        if isinstance(rule, Anchored) and many:
+                return Given(lambda theta: np.apply_along_axis(exact, -1, theta), "the exact sum")
+        if many:
             return AveragedReference(rule, asked)
         return AnchoredReference(rule, asked)
 
     def remedy(self, facts: Facts) -> str:
         """Say what the estimate says."""
         return self.rule.remedy
-
-
-def _over_batches(exact: Callable[[np.ndarray], float]) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda theta: np.apply_along_axis(exact, -1, theta)

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile.mode import optdb
 from pytensor.raise_op import CheckAndRaise
 
-from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.node_sum import product
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
+from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 
 __all__ = ["Guard", "while_inside", "while_same"]
 
@@ -29,16 +28,13 @@ OUTSIDE = (
 class Guard(CheckAndRaise):
     """A value, while conditions hold."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ValueError, message)
-
     def __str__(self) -> str:
         """Name it without the message."""
         return type(self).__name__
 
 
 # Under JAX there is nothing that could raise; data are constants of the compiled function there.
-optdb.register("load_guards_for_jax", LoadForJax(f"{__package__}.guards_jax"), "jax", position=0)
+load_for_jax(f"{__package__}.guards_jax")
 
 
 def while_same(value: Any, data: np.ndarray) -> Any:
@@ -57,7 +53,7 @@ def while_same(value: Any, data: np.ndarray) -> Any:
         ...
     ValueError: the data have changed since this log-probability was built, ...
     """
-    guard = Guard(STALE)
+    guard = Guard(ValueError, STALE)
     shaped = guard(value, pt.all(pt.eq(value.shape, np.array(data.shape, dtype=np.int64))))
     return guard(shaped, pt.all(pt.eq(shaped, data)))
 
@@ -76,4 +72,4 @@ def while_inside(xp: Any, value: Any, theta: Any, coordinates: Coordinates) -> A
     value = xp.where(inside, value, np.inf)
     if xp is not pt:
         return value
-    return Guard(OUTSIDE)(value, pt.all(inside | pt.isinf(scale) | pt.isnan(scale)))
+    return Guard(ValueError, OUTSIDE)(value, pt.all(inside | pt.isinf(scale) | pt.isnan(scale)))

@@ -7,7 +7,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import logsumexp, softmax
 
-__all__ = ["Nodes", "mbar", "merged", "pooled", "stepwise", "stretched"]
+__all__ = ["Nodes", "mbar", "pooled", "stepwise", "stretched"]
 
 #: Coordinates up to which equal rows of statistics are merged (they hardly occur beyond).
 MERGE_LIMIT = 16
@@ -36,14 +36,6 @@ class Nodes(NamedTuple):
         return softmax(self.rows @ point + self.log_weights)
 
 
-def merged(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Merge equal rows; lattices with few parameters have few distinct ones."""
-    if rows.shape[1] > MERGE_LIMIT:
-        return rows, np.ones(len(rows))
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
-    return distinct, counts.astype(float)
-
-
 def mbar(
     rows: np.ndarray,
     counts: np.ndarray,
@@ -64,7 +56,6 @@ def mbar(
     --------
     One site with energies c x, x = 0 or 1, drawn in exact proportion at two anchors:
 
-    >>> import numpy as np
     >>> rows, counts = np.array([[0.0], [1.0]]), np.array([60.0, 90.0])
     >>> anchors, sizes = np.log([[1.0], [7.0 / 3.0]]), np.array([75.0, 75.0])
     >>> _, log_z = mbar(rows, counts, anchors, sizes)
@@ -105,7 +96,6 @@ def stepwise(means: np.ndarray, anchors: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> import numpy as np
     >>> anchors = np.linspace(-4.0, 4.0, 9)[:, None]
     >>> exact = np.log1p(np.exp(anchors[:, 0]))
     >>> found = stepwise(1 / (1 + np.exp(-anchors)), anchors)
@@ -127,12 +117,15 @@ def pooled(parts: list[np.ndarray], anchors: np.ndarray) -> tuple[Nodes, np.ndar
 
     Examples
     --------
-    >>> import numpy as np
     >>> nodes, _ = pooled([np.array([[0.0], [1.0], [1.0]])], np.zeros((1, 1)))
     >>> nodes.counts.tolist(), nodes.n_draws
     ([1.0, 2.0], 3)
     """
-    rows, counts = merged(np.concatenate(parts))
+    rows = np.concatenate(parts)
+    counts = np.ones(len(rows))
+    if rows.shape[1] <= MERGE_LIMIT:
+        rows, times = np.unique(rows, axis=0, return_counts=True)
+        counts = times.astype(float)
     sizes = np.array([len(part) for part in parts], dtype=float)
     means = np.stack([part.mean(axis=0) for part in parts])
     log_weights, log_z = mbar(rows, counts, anchors, sizes, stepwise(means, anchors))
@@ -149,7 +142,6 @@ def stretched(nodes: Nodes, point: np.ndarray, covariance: np.ndarray, wanted: n
 
     Examples
     --------
-    >>> import numpy as np
     >>> rows = np.random.default_rng(0).normal(size=(50, 3))
     >>> nodes, _ = pooled([rows], np.zeros((1, 3)))
     >>> own = np.cov(rows, rowvar=False, bias=True)

@@ -6,12 +6,7 @@ import numpy as np
 
 from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.family import (
-    Family,
-    OffersConditionalMeans,
-    OffersExactMean,
-    OffersOtherMeans,
-)
+from pymc_bayessum.normalizers.family import Family
 
 __all__ = ["Moments", "anchor_moments", "moment_method"]
 
@@ -51,13 +46,12 @@ def moment_method(family: Family, theta: np.ndarray, method: str | None = None) 
     There are "exact" and "rao-blackwell" where the family offers them, "plain" averages, of these
     by default the first there is, and the family's other means by their names.
     """
-    others = list(family.other_means) if isinstance(family, OffersOtherMeans) else []
-    names = ["exact"] * isinstance(family, OffersExactMean)
-    names += ["rao-blackwell"] * isinstance(family, OffersConditionalMeans)
-    names += [*others, "plain"]
+    names = ["exact"] * hasattr(family, "exact_mean")
+    names += ["rao-blackwell"] * hasattr(family, "conditional_means")
+    names += [*getattr(family, "other_means", ()), "plain"]
     if method is not None and method not in names:
         raise ValueError(f"moments must be one of {tuple(names)}, got {method!r}")
-    if method in (None, "exact") and isinstance(family, OffersExactMean):
+    if method in (None, "exact") and hasattr(family, "exact_mean"):
         if family.exact_mean(theta) is not None:
             return "exact"
         if method == "exact":
@@ -69,16 +63,14 @@ def moment_method(family: Family, theta: np.ndarray, method: str | None = None) 
 
 def anchor_moments(walk: Walk) -> Moments:
     """Mean of the statistics at the parameters of a walk, by the method its draws were made for."""
-    family, theta, method = walk.family, walk.theta, walk.means
+    theta, method = walk.theta, walk.means
     assert method is not None
     if method == "exact":
-        assert isinstance(family, OffersExactMean)
-        mean = family.exact_mean(theta)
-        assert mean is not None
+        mean = walk.family.exact_mean(theta)
         return Moments(mean, mean[None], "exact")
     if method in ("rao-blackwell", "plain"):
         return Moments(walk.mean, walk.batch_means, method)
-    assert isinstance(family, OffersOtherMeans)
     # Chain by chain, so that neighbours in the array are those in time.
     states = np.stack(walk.kept, axis=1).reshape(-1, *walk.kept[0].shape[1:])
-    return Moments(*family.other_means[method](theta, states), method)
+    mean, batches = walk.family.other_means[method](theta, states)
+    return Moments(mean, batches, method)

@@ -1,4 +1,4 @@
-r"""Log-sum over many nodes and its gradient, in one pass over their statistics.
+r"""Products with constant matrices, and log-sums over many nodes with their gradient.
 
 .. math:: \log \sum_n e^{c \cdot \psi_n + w_n}
 
@@ -17,14 +17,38 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.link.jax.ops import JAXOp
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
-from pymc_bayessum.normalizers.anchored.products import product
+__all__ = ["NodeSum", "log_sum", "product"]
 
-__all__ = ["NodeSum", "log_sum"]
-
+#: Length up to which sums of products are written out term by term.
+UNROLLED = 8
 #: Numbers of statistics from which on memory is what counts.
 LARGE = 200_000
 #: Changes with the compiled pass, which is kept on disk.
 VERSION = 1
+
+
+def product(xp: Any, left: Any, right: np.ndarray) -> Any:
+    """Product over the last axis of ``left`` and the first of a constant vector or matrix.
+
+    Symbolic ones are written as sums of products, which fuse with what follows: as fast as a call
+    of BLAS for one vector, and compiled in a tenth of the time.
+
+    Examples
+    --------
+    >>> product(np, np.array([1.0, 2.0]), np.eye(2)).tolist()
+    [1.0, 2.0]
+    """
+    if xp is np:
+        return np.dot(left, right)
+    if 0 < len(right) <= UNROLLED:
+        columns = [
+            left[..., k] if right.ndim == 1 else left[..., k, None] for k in range(len(right))
+        ]
+        terms = [column * row for column, row in zip(columns, right, strict=True)]
+        return sum(terms[1:], start=terms[0])
+    if right.ndim == 1:
+        return pt.sum(left * right, axis=-1)
+    return pt.sum(left[..., None, :] * np.ascontiguousarray(right.T), axis=-1)
 
 
 def log_sum(xp: Any, point: Any, rows: np.ndarray, log_weights: np.ndarray) -> Any:
@@ -32,8 +56,6 @@ def log_sum(xp: Any, point: Any, rows: np.ndarray, log_weights: np.ndarray) -> A
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
     >>> float(log_sum(pt, pt.zeros(2), np.eye(2), np.log([1.0, 2.0])).exp().eval().round(12))
     3.0
     """
@@ -56,13 +78,13 @@ class NodeSum(JAXOp):
 
     Examples
     --------
-    >>> import numpy as np
     >>> value, mean = NodeSum()(np.zeros(2), np.eye(2), np.log([1.0, 3.0]))
     >>> mean.eval().round(12).tolist()
     [0.25, 0.75]
     """
 
     __props__: tuple[str, ...] = ()  # type: ignore[assignment]  # PyTensor's () is taken for the type
+    name = None
     gufunc_signature = "(r),(n,r),(n)->(),(r)"
 
     def __init__(self) -> None:

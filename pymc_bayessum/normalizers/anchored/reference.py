@@ -14,7 +14,6 @@ from pymc_bayessum.normalizers.anchored.averages import (
 )
 from pymc_bayessum.normalizers.anchored.draws import Walk
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
-from pymc_bayessum.normalizers.family import OffersJoins
 from pymc_bayessum.normalizers.protocol import Asked, ReferenceValue
 
 __all__ = ["AnchoredReference", "AveragedReference"]
@@ -51,8 +50,9 @@ class AnchoredReference:
     def __init__(self, rule: Any, asked: Asked):
         thetas = _parameters(asked)
         anchors = _anchors(thetas)
-        offers = isinstance(rule.family, OffersJoins)
-        joined = rule.family.joined(anchors, asked.rng) if offers else anchors
+        joined = anchors
+        if hasattr(rule.family, "joined"):
+            joined = rule.family.joined(anchors, asked.rng)
         anchors = anchors if joined is None else joined
 
         def halves(n: int) -> list[Anchored]:

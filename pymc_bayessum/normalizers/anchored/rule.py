@@ -38,10 +38,9 @@ from pymc_bayessum.normalizers.anchored.errors import (
 from pymc_bayessum.normalizers.anchored.guards import while_inside
 from pymc_bayessum.normalizers.anchored.mixture import Nodes, pooled, stretched
 from pymc_bayessum.normalizers.anchored.moments import Moments, anchor_moments, moment_method
-from pymc_bayessum.normalizers.anchored.node_sum import log_sum
-from pymc_bayessum.normalizers.anchored.products import product
+from pymc_bayessum.normalizers.anchored.node_sum import log_sum, product
 from pymc_bayessum.normalizers.coordinates import Coordinates, independent
-from pymc_bayessum.normalizers.family import Family, LogConstant, OffersConstant, OffersCoordinates
+from pymc_bayessum.normalizers.family import Family, LogConstant
 
 __all__ = ["MOMENT_DRAWS", "Anchored", "Part", "Slope", "anchored", "combined", "split"]
 
@@ -67,32 +66,13 @@ class Slope(NamedTuple):
 class Anchored:
     """Normaliser of an exponential family from draws at anchors; see :func:`anchored`.
 
-    Attributes
-    ----------
-    family : Family
-    anchors : ndarray, shape (K, d)
-        Parameter vectors at which draws were made; the first is the centre.
-    coordinates : Coordinates
-        The identifiable directions, ``coordinates.size`` in number.
-    nodes : Nodes
-        What a value of log Z is summed over.
-    moments : Moments
-        Mean of the statistics at the centre.
-    slope : Slope
-    held_out : HeldOut
-        Draws not in the rule.
-    constant : LogConstant
-        Log Z at the centre, and its error, which a posterior does not depend on.
-    inflation : float
-        Variance of the estimate relative to independent draws and known constants of the anchors.
-    sampler : str
-        How draws were made.
-    settled : bool
-        Whether the means over chains had stopped moving when burn-in ended.
-    states : ndarray, shape (C, ...)
-        Some of the draws at the centre, to start further chains from.
-    precision : Precision, optional
-        Errors predicted for the posterior that it was built for.
+    The first of the ``anchors`` (K, d) is the centre: ``moments`` are the mean of the statistics
+    there, ``constant`` tells of log Z, and ``states`` (C, ...) are some of the draws, to start
+    further chains from. ``coordinates`` are the identifiable directions, ``nodes`` what a value of
+    log Z is summed over, and ``held_out`` are draws not among them. ``inflation`` is the
+    variance of the estimate relative to independent draws and known constants of the anchors,
+    ``sampler`` how draws were made, ``settled`` whether the means over chains had stopped moving
+    when burn-in ended, and ``precision`` the errors predicted for the posterior it was built for.
     """
 
     family: Family = field(repr=False)
@@ -231,24 +211,16 @@ class Anchored:
     def report_at(self, theta: np.ndarray | None = None, n_rows: int = 1) -> dict[str, Any]:
         """Tell what there is to know before trusting it, from draws that are not in the rule.
 
-        Parameters
-        ----------
-        theta : ndarray, shape (d,), optional
-            By default the anchor farthest from the centre (or the centre).
-        n_rows : int
-            Rows of the likelihood: it multiplies the error of log Z by their number.
+        At parameters (d,), by default the anchor farthest from the centre (or the centre); so many
+        rows of a likelihood multiply the error of log Z.
 
-        Returns
-        -------
-        dict
-            ``V`` (variance of the log ratio, see :meth:`v`), ``var_g`` (variance, over
-            held-out draws of all anchors, of the log ratio to their mixture; equal to V where there
-            is one anchor), ``ess`` (absolute),
-            ``log_z``, ``predicted_error`` (of the change from the centre, which is what a
-            posterior depends on), ``constant_error``, ``rows_times_error``, ``flagged`` (V above
-            0.5, chains that had not settled, or a target error missed) and how the draws were
-            made. A rule that was built for a posterior adds ``mean_error`` and ``sd_error``, see
-            :class:`Precision`.
+        There are ``V`` (variance of the log ratio, see :meth:`v`), ``var_g`` (variance, over
+        held-out draws of all anchors, of the log ratio to their mixture; equal to V where there is
+        one anchor), ``ess`` (absolute), ``log_z``, ``predicted_error`` (of the change from the
+        centre, which is what a posterior depends on), ``constant_error``, ``rows_times_error``,
+        ``flagged`` (V above 0.5, chains that had not settled, or a target error missed) and how the
+        draws were made. A rule that was built for a posterior adds ``mean_error`` and
+        ``sd_error``, see :class:`Precision`.
         """
         if theta is None:
             theta = self.anchors[int(np.argmax([self.variances(a)[0] for a in self.anchors]))]
@@ -277,13 +249,7 @@ class Anchored:
         return facts
 
     def require_curvature(self) -> None:
-        """Raise unless there are draws enough to trust second derivatives of log Z.
-
-        Raises
-        ------
-        ValueError
-            With fewer draws than five times the identifiable parameters.
-        """
+        """Raise unless there are draws enough to trust second derivatives of log Z."""
         if self.n_nodes < 5 * self.n_parameters:
             raise ValueError(
                 f"the rule has {self.n_nodes} draws for {self.n_parameters} identifiable "
@@ -314,41 +280,19 @@ def anchored[A: Anchored](
     executor: Executor | None = None,
     kind: type[A] = Anchored,  # type: ignore[assignment]  # the default binds A
 ) -> A:
-    """Build a normaliser from draws at parameter vectors.
+    """Build a normaliser from draws at parameter vectors (K, d), the first of them near the mode.
 
-    Parameters
-    ----------
-    family : Family
-    anchors : ndarray, shape (K, d)
-        The first is the centre: near the posterior mode.
-    n : int
-        Draws in the rule, over all anchors. A fifth more is held out for its report.
-    rng : numpy.random.Generator
-    moments : str, optional
-        How the mean of the statistics at the centre is estimated, see :func:`.moment_method`.
-    n_moments : int, optional
-        Draws at the centre for it; by default those of the rule and at least 20 000.
-    constant : bool
-        Whether to estimate log Z at the centre, where the family offers that. A posterior does not
-        depend on it; without, log Z is zero at the centre.
-    coordinates : Coordinates, optional
-        By default those the family offers, or independent statistics found from its draws.
-    start : ndarray, shape (C, ...), optional
-        First states of chains.
-    n_chains : int, optional
-        By default 500, or fewer where there are few draws to make.
-    executor : concurrent.futures.Executor, optional
-        For draws at several anchors.
-    kind : type
-        What to build: a wing's own kind of :class:`Anchored`.
-
-    Returns
-    -------
-    Anchored
+    ``n`` draws, over all anchors, are in the rule; a fifth more is held out for its report.
+    ``moments`` says how the mean of the statistics at the first, the centre, is estimated
+    (:func:`.moment_method`), from ``n_moments`` draws: by default those of the rule and at least
+    20 000. ``constant`` asks for log Z at the centre, where the family offers that; a posterior
+    does not depend on it, and without it log Z is zero there. Coordinates are by default those the
+    family offers, or independent statistics found from its draws. Chains begin at ``start``
+    (C, ...), ``n_chains`` of them: by default 500, or fewer where there are few draws to make. An
+    executor makes draws at several anchors; ``kind`` is a wing's own kind of :class:`Anchored`.
 
     Examples
     --------
-    >>> import numpy as np
     >>> class Bits:
     ...     def statistics(self, states):
     ...         return states.sum(axis=1, keepdims=True).astype(float)
@@ -360,8 +304,11 @@ def anchored[A: Anchored](
     True
     """
     anchors = np.atleast_2d(np.asarray(anchors, dtype=float))
-    if coordinates is None:
-        coordinates = _own_coordinates(family, anchors[0], rng)
+    if coordinates is None and hasattr(family, "coordinates"):
+        coordinates = family.coordinates()
+    elif coordinates is None:
+        some = family.sample(anchors[0], 4 * anchors.shape[1] + 40, rng)
+        coordinates = independent(family.statistics(some))
     method = moment_method(family, anchors[0], moments)
     each = -(-n // len(anchors))
     # Fewer than the coordinates would leave directions that nothing was held out for.
@@ -453,7 +400,7 @@ def combined[A: Anchored](
         nodes = stretched(nodes, points[0], own, curvature)
         tests = tests._replace(covariances=np.stack([curvature, *tests.covariances[1:]]))
     known = NO_CONSTANT
-    if constant and isinstance(family, OffersConstant):
+    if constant and hasattr(family, "log_constant"):
         known = family.log_constant(anchors[0], rng)
     trust = 1.0
     if len(points) > 1:
@@ -475,10 +422,3 @@ def combined[A: Anchored](
         settled=all(walk.settled and walk.is_steady for walk in walks),
         states=walks[0].states,
     )
-
-
-def _own_coordinates(family: Family, theta: np.ndarray, rng: np.random.Generator) -> Coordinates:
-    """Return the coordinates a family offers, or independent statistics of its draws."""
-    if isinstance(family, OffersCoordinates):
-        return family.coordinates()
-    return independent(family.statistics(family.sample(theta, 4 * len(theta) + 40, rng)))
