@@ -259,8 +259,7 @@ def elimination_times(quick: bool) -> None:
             function = pytensor.function([h, J], outputs, trust_input=True)
             function(*point)
             times.append(1e3 * min(clock(function, *point)[1] for _ in range(10)))
-        report = exact.report()
-        cells = str(report["width"]), f"{report['table_entries']:.2g}"
+        cells = str(exact.plan.width), f"{exact.plan.cost:.2g}"
         table.add_row(name, *cells, *(f"{t:.1f}" for t in times))
     console.print(table)
 

@@ -25,7 +25,7 @@ from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
 
-__all__ = ["PottsAnchors", "default_rule", "prior_parameters"]
+__all__ = ["PottsAnchors", "prior_parameters"]
 
 #: Rows from which on data are varied enough to start all chains from.
 MANY_ROWS = 50
@@ -88,30 +88,6 @@ class PottsAnchors:
         """Return the anchors that a dataset holds."""
         family = PottsFamily(self.layout)
         return AnchoredRule(family=family, **as_fields(dataset, family))
-
-
-def default_rule(
-    layout: PottsLayout,
-    observed: Any,
-    h: Any = None,
-    J: Any = None,
-    *,
-    rng: Any = 0,
-    progressbar: bool = True,
-) -> AnchoredRule:
-    """Anchor a model with this prior of ``h`` and ``J``, symbolic or not, at observed rows (n, L).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.default_anchors import default_rule
-    >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar", spins=True)
-    >>> x = np.where(np.indices((4, 4)).sum(axis=0) > 3, 1, -1).reshape(1, 16)
-    >>> len(default_rule(layout, x, progressbar=False).anchors)
-    3
-    """
-    return PottsAnchors(layout, prior_parameters(layout, h, J), rng, progressbar)(observed)
 
 
 def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:

@@ -51,8 +51,6 @@ LARGEST_MEMORY = 4e9
 #: Plans that are kept, by graph and alphabet, and how many of them.
 _PLANS: dict[tuple[bytes, int, int], "EliminationPlan"] = {}
 MOST_PLANS = 64
-#: What a reference by elimination is called.
-ELIMINATION = "elimination on the graph"
 
 
 def _power(base: int, exponent: int) -> float:
@@ -129,11 +127,6 @@ class EliminationPlan:
         value = np.full(1, np.nan)
         call_native("log_partition", *self._full(h, J), self.packed, value)
         return float(value[0])
-
-    def log_partitions(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-        """Log Z of a batch of full parameters ``h`` (..., L, S) and ``J`` (..., E, S, S)."""
-        one_by_one = np.vectorize(self.log_partition, otypes=[float], signature="(l,s),(e,s,s)->()")
-        return one_by_one(h, J)
 
     def marginals(self, h: np.ndarray, J: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Log Z, site marginals (L, S) and edge marginals (E, S, S)."""

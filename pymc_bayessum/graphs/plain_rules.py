@@ -70,12 +70,3 @@ class RuleNormalizer:
             lambda nodes: symbolic_energy(layout, layout.encode(nodes), h, J),
             theta,
         )
-
-    def report(self) -> dict[str, Any]:
-        """Return the size and the variance of the rule."""
-        return {
-            "normalizer": "rule",
-            "n_nodes": len(self.rule),
-            "variance": float(self.rule.variance),
-            "reach": f"parameters whose mass {len(self.rule)} fixed nodes can see",
-        }

@@ -31,7 +31,7 @@ def parameters(layout, sign=0):
 def assert_marginals(layout, h, J, x):
     """Site and edge frequencies are the exact marginals, up to the noise of independent rows."""
     full = PottsLayout(layout.n_sites, layout.n_states, layout.edges, "full", "full")
-    sites, pairs = ExactNormalizer(layout).marginals(h, J)
+    _, sites, pairs = ExactNormalizer(layout).plan.marginals(*layout.expand(h, J))
     mean = np.concatenate([sites.ravel(), pairs.ravel()])
     seen = full.mean_statistics(x)
     # What is expected less than ten times has no normal score; it is held to that noise instead.
