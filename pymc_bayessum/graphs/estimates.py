@@ -1,4 +1,4 @@
-"""Parameters and data of a graph model as numbers: checked, and stacked into a vector."""
+"""Parameters and data of a graph model: checked, stacked into a vector, and asked for log Z."""
 
 from typing import Any
 
@@ -7,8 +7,34 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.graphs.statistics import PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.node import log_z
 
-__all__ = ["data_rows", "model_layout", "numeric_parameters", "symbolic_parameters"]
+__all__ = [
+    "GraphEstimate",
+    "data_rows",
+    "model_layout",
+    "numeric_parameters",
+    "symbolic_parameters",
+]
+
+
+class GraphEstimate:
+    """An estimate of log Z, a function of parameter vectors, asked by fields and couplings."""
+
+    def log_z(self: Any, h: Any, J: Any) -> Variable:
+        """Symbolic log Z.
+
+        Parameters
+        ----------
+        h, J : TensorVariable or array_like
+            In the shapes of ``layout``, with optional leading batch dimensions.
+        """
+        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
+
+    def value(self: Any, h: Any, J: Any) -> float:
+        """Log Z at numeric parameters."""
+        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
 
 
 def symbolic_parameters(layout: PottsLayout, h: Any, J: Any) -> Variable:
