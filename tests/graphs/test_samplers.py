@@ -140,14 +140,9 @@ def test_empty_graph():
             ),
             "needs scalar or edge couplings of at least zero",
         ),
-        (lambda rng: sample_gibbs(POTTS, *parameters(POTTS), 2, -1, rng), "sweeps must not be"),
         (
             lambda rng: sample_states(POTTS, *parameters(POTTS), 2, rng, sampler="metropolis"),
             "sampler must be",
-        ),
-        (
-            lambda rng: sample_exact(POTTS, np.zeros((4, 9, 3)), np.zeros(12), 2, rng),
-            "not a batch",
         ),
     ],
 )
