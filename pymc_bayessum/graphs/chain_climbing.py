@@ -137,27 +137,20 @@ def pearson(
     return float(np.corrcoef(parts)[0, 1])
 
 
-class _Chains:
+class _Chains(GraphChain):
     """Chains of a model, and the marginals they say it has."""
 
     def __init__(self, layout: PottsLayout, theta: np.ndarray):
-        self.layout, (h, J) = layout, layout.unflatten(theta)
-        self.chain = GraphChain(layout, h, J, "gibbs")
-        self.fields, self.couplings = layout.expand(h, J)
-
-    def advance(
-        self, states: np.ndarray, rng: np.random.Generator, sweeps: int = SWEEPS
-    ) -> np.ndarray:
-        return self.chain.advance(states, sweeps, rng)
+        super().__init__(layout, *layout.unflatten(theta), "gibbs")
 
     def marginals(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         edges, share = self.layout.edges, np.full(len(states), 1.0 / len(states))
-        sums = conditional_sums(states, share, self.fields, self.couplings, edges)
+        sums = conditional_sums(states, share, *self.layout.expand(self.h, self.J), edges)
         return consistent(sums.sites, 0.5 * sums.pairs, edges)
 
     def disagreement(self, states: np.ndarray) -> float:
         """Difference of the mean energies of chains from data and of others, in its error."""
-        energy = self.chain.energy(states)
+        energy = self.energy(states)
         groups = energy[::2], energy[1::2]
         error = np.sqrt(sum(group.var() / len(group) for group in groups))
         return float((groups[0].mean() - groups[1].mean()) / max(error, 1e-300))
@@ -171,7 +164,7 @@ def _climb(
     n_steps = min(MOST_STEPS, round(ROUND / at.step))
     for step in range(n_steps):
         chains = _Chains(target.layout, theta)
-        states = chains.advance(states, rng)
+        states = chains.advance(states, SWEEPS, rng)
         theta = target.step(theta, target.slope(theta, *chains.marginals(states)), at.step)
         if step >= n_steps // 2:
             total += theta
@@ -190,10 +183,10 @@ def _look(
     halves: list[Any] = []
     for _ in range(2):
         # Halves that share no draws: what they have in common is then the slope.
-        states = chains.advance(states, rng, LOOKS * SWEEPS)
+        states = chains.advance(states, LOOKS * SWEEPS, rng)
         parts = []
         for _ in range(LOOKS // 2):
-            states = chains.advance(states, rng)
+            states = chains.advance(states, SWEEPS, rng)
             parts.append(chains.marginals(states))
         halves.append([np.mean(part, axis=0) for part in zip(*parts, strict=True)])
     left = [target.residual(theta, target.slope(theta, *half), step) for half in halves]

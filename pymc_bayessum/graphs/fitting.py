@@ -20,7 +20,6 @@ from pymc_bayessum.graphs.fitted import FittedPotts
 from pymc_bayessum.graphs.pseudo import (
     PseudoTarget,
     data_layout,
-    lifted,
     mode_of_parameters,
     normal_prior,
     parameter_prior,
@@ -276,7 +275,7 @@ def fit_potts(
         sizes = integer("n_chains", n_chains, 20), integer("max_rounds", max_rounds, 1)
         return _stochastic_fit(data, mean, variance, rate, start, *sizes, resume, rng, progressbar)
     coordinates = identifiable(layout)
-    prior = normal_prior(coordinates, mean, variance)
+    prior, gain = normal_prior(coordinates, mean, variance)
     total = float(counted.sum())
     chains = None
     if resume is not None:
@@ -306,7 +305,7 @@ def fit_potts(
             )
     except Interrupted as stop:
         found, stopped = stop.partial, True
-    theta, gain = lifted(coordinates, found.point, mean, variance)
+    theta = mean + gain @ (found.point - prior.mean)
     inner = np.linalg.inv(found.curvature)
     free = np.diag(variance) - gain @ (coordinates.read * variance)
     fit = PottsFit(

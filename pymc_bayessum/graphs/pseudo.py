@@ -23,7 +23,6 @@ __all__ = [
     "PseudoLikelihoodFit",
     "PseudoTarget",
     "data_layout",
-    "lifted",
     "mode_of_parameters",
     "normal_prior",
     "parameter_prior",
@@ -232,19 +231,16 @@ def parameter_prior(
     return mean, sd**2
 
 
-def normal_prior(coordinates: Coordinates, mean: np.ndarray, variance: np.ndarray) -> NormalPrior:
-    """Prior on coordinates from independent normals on parameters."""
-    covariance = (coordinates.read * variance) @ coordinates.read.T
-    return NormalPrior(coordinates.of(mean), np.linalg.inv(covariance))
+def normal_prior(
+    coordinates: Coordinates, mean: np.ndarray, variance: np.ndarray
+) -> tuple[NormalPrior, np.ndarray]:
+    """Prior on coordinates from independent normals on parameters, and the gain (d, r).
 
-
-def lifted(
-    coordinates: Coordinates, point: np.ndarray, mean: np.ndarray, variance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Most probable parameters with given coordinates under the prior, and the map to them."""
+    The most probable parameters with given coordinates are ``mean + gain @ (c - prior.mean)``.
+    """
     covariance = (coordinates.read * variance) @ coordinates.read.T
     gain = np.linalg.solve(covariance, coordinates.read * variance).T
-    return mean + gain @ (point - coordinates.of(mean)), gain
+    return NormalPrior(coordinates.of(mean), np.linalg.inv(covariance)), gain
 
 
 def pseudo_likelihood(
