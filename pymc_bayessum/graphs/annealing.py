@@ -26,11 +26,6 @@ from pymc_bayessum.normalizers.family import LogConstant
 __all__ = ["annealed_importance", "log_constant", "tree_importance"]
 
 
-def _full_layout(fields: np.ndarray, edges: np.ndarray) -> PottsLayout:
-    n_sites, n_states = fields.shape
-    return PottsLayout(n_sites, n_states, edges, "full", "full" if len(edges) else "none")
-
-
 def tree_importance(
     fields: np.ndarray,
     couplings: np.ndarray,
@@ -50,7 +45,6 @@ def tree_importance(
     --------
     On a tree the base is the model and nothing is left to estimate.
 
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> found = tree_importance(np.zeros((4, 3)), 0.5 * np.eye(3)[None].repeat(3, 0),
     ...                         graphs.chain(4), 100, np.random.default_rng(0))
@@ -58,7 +52,7 @@ def tree_importance(
     True
     """
     tree = fitted_tree(fields, couplings, edges) if tree is None else tree
-    layout = _full_layout(fields, edges)
+    layout = PottsLayout(*fields.shape, edges, "full", "full")
     nodes = tree.sample(n, rng)
     ratio = layout.energy(nodes, fields, couplings) - tree.log_prob(nodes)
     sites, pairs = edge_marginals(tree, edges)
@@ -83,7 +77,7 @@ class _Path:
     def __init__(
         self, fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, tree: TreeCategorical
     ):
-        self.tree, self.layout = tree, _full_layout(fields, edges)
+        self.tree, self.layout = tree, PottsLayout(*fields.shape, edges, "full", "full")
         self.start = tree_parameters(tree, edges)
         self.step = fields - self.start[0], couplings - self.start[1]
 
@@ -130,7 +124,6 @@ def annealed_importance(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> found = annealed_importance(np.zeros((4, 3)), 0.5 * np.eye(3)[None].repeat(4, 0),
     ...                             graphs.ring(4), 200, 20, np.random.default_rng(0))
@@ -171,7 +164,6 @@ def log_constant(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> found = log_constant(np.zeros((9, 2)), 0.1 * np.eye(2)[None].repeat(12, 0),
     ...                      graphs.grid(3, 3), np.random.default_rng(0), n_evals=1000)

@@ -96,7 +96,6 @@ def mean_field(fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray) -> 
 
     Examples
     --------
-    >>> import numpy as np
     >>> probs = mean_field(np.log([[3.0, 1.0]]), np.zeros((0, 2, 2)), np.zeros((0, 2), int))
     >>> probs.round(2).tolist()
     [[0.75, 0.25]]
@@ -175,7 +174,6 @@ def tree_parameters(tree: TreeCategorical, edges: np.ndarray) -> tuple[np.ndarra
 
     Examples
     --------
-    >>> import numpy as np
     >>> tree = TreeCategorical([0.5, 0.5], [(1, 0)], [[[0.9, 0.1], [0.2, 0.8]]])
     >>> fields, couplings = tree_parameters(tree, np.array([[0, 1]]))
     >>> np.exp(couplings[0]).round(1).tolist()
@@ -198,7 +196,6 @@ def edge_marginals(base: SiteMeasure, edges: np.ndarray) -> tuple[np.ndarray, np
 
     Examples
     --------
-    >>> import numpy as np
     >>> tree = TreeCategorical([0.5, 0.5], [(0, 1), (1, 2)], [[0.9, 0.1], [0.1, 0.9]])
     >>> edge_marginals(tree, np.array([[0, 2]]))[1].round(3).tolist()
     [[[0.41, 0.09], [0.09, 0.41]]]
@@ -233,7 +230,6 @@ def mean_log_base(base: SiteMeasure) -> float:
 
     Examples
     --------
-    >>> import numpy as np
     >>> bool(np.isclose(mean_log_base(UniformCategorical(4, 3)), -4 * np.log(3)))
     True
     """

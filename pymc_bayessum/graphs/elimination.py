@@ -77,11 +77,9 @@ class EliminationPlan:
         return self.n_sites, self.n_states, self.edges.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        """Compare graphs and alphabets."""
         return isinstance(other, EliminationPlan) and self._key == other._key
 
     def __hash__(self) -> int:
-        """Hash of graph and alphabet."""
         return hash(self._key)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -181,9 +179,7 @@ def elimination_plan(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.elimination import elimination_plan
     >>> plan = elimination_plan(graphs.ring(6), 6, 2)
     >>> bool(np.isclose(plan.log_partition(np.zeros((6, 2)), np.zeros((6, 2, 2))), 6 * np.log(2)))
     True
@@ -217,7 +213,6 @@ def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
     Examples
     --------
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
     >>> small = PottsLayout(100, 3, graphs.grid(10, 10), "shared", "scalar")
     >>> wide = PottsLayout(400, 3, graphs.grid(20, 20), "shared", "scalar")
     >>> [plan_within(layout, Budget.ONCE) is None for layout in (small, wide)]
@@ -240,7 +235,6 @@ def least_cost(layout: PottsLayout) -> tuple[int, float]:
     Examples
     --------
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
     >>> least_cost(PottsLayout(40, 2, graphs.complete(40), "none", "scalar"))[0]
     39
     """

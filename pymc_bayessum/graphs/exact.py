@@ -119,10 +119,7 @@ class LogPartition(_EliminationOp):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.elimination import elimination_plan
-    >>> from pymc_bayessum.graphs.exact import LogPartition
     >>> log_z = LogPartition(elimination_plan(graphs.chain(3), 3, 2))
     >>> bool(np.isclose(log_z(np.zeros((3, 2)), np.zeros((2, 2, 2))).eval(), 3 * np.log(2)))
     True

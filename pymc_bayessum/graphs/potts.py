@@ -9,13 +9,13 @@ from pymc.distributions.distribution import Discrete, SymbolicRandomVariable, _s
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import walk
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_bayessum.arguments import integer
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.default_anchors import PottsAnchors, prior_parameters
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
@@ -111,14 +111,6 @@ def potts_support_point(op: PottsRV, rv: Any, rng: Any, size: Any, h: Any, J: An
     return pt.broadcast_to(point, (*tuple(size), layout.n_sites))
 
 
-def _warn_of_noisy_curvature(name: str, rule: AnchoredRule) -> None:
-    """Warn, not refuse: a mode needs fewer draws, and which will be run is not known here."""
-    try:
-        rule.require_curvature()
-    except ValueError as reason:
-        warnings.warn(f"{name}: good for a mode, not for NUTS: {reason}", stacklevel=4)
-
-
 def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | None:
     """Turn the argument into a normaliser of this layout, or None where there is no exact one."""
     if normalizer is None:
@@ -181,16 +173,10 @@ def _with_known_shape(value: Any) -> Any:
 
 
 def _length(length: Any) -> int | None:
-    if isinstance(length, SharedVariable):
-        return int(length.get_value())
-    if isinstance(length, Constant):
-        return int(length.data)
-    if isinstance(length, Variable):
-        try:
-            return int(evaluated(length))
-        except MissingInputError:  # the graph may know
-            return None
-    return int(length)
+    try:
+        return int(evaluated(length) if isinstance(length, Variable) else length)
+    except MissingInputError:  # the graph may know
+        return None
 
 
 def _numbers(observed: Any) -> np.ndarray | None:
@@ -199,12 +185,6 @@ def _numbers(observed: Any) -> np.ndarray | None:
         return observed
     data = known_data(observed)
     return evaluated(observed) if data is None else data
-
-
-def _positive(sweeps: Any) -> int:
-    if isinstance(sweeps, bool) or not isinstance(sweeps, int | np.integer) or sweeps < 1:
-        raise ValueError(f"sweeps must be a positive integer, got {sweeps!r}")
-    return int(sweeps)
 
 
 def as_parameter(name: str, value: Any, may_forbid: bool = False) -> Any:
@@ -255,7 +235,11 @@ class GraphDistribution(Discrete):
         layout, h, J = cls.layout(h, J, edges, observed=data, **about)
         normalizer: Any = _fit_normalizer(kwargs.pop("normalizer", None), layout)
         if isinstance(normalizer, AnchoredRule) and data is not None:
-            _warn_of_noisy_curvature(name, normalizer)
+            try:
+                normalizer.require_curvature()
+            except ValueError as reason:
+                # No more than a warning: a mode needs fewer draws, and what is run is not known.
+                warnings.warn(f"{name}: good for a mode, not for NUTS: {reason}", stacklevel=3)
         if normalizer is None and _forbids(h, J):
             if data is not None:
                 raise ValueError(
@@ -266,7 +250,7 @@ class GraphDistribution(Discrete):
         elif normalizer is None:
             build = PottsAnchors(layout, prior_parameters(layout, h, J))
             normalizer = Anchorage(build) if data is None else Anchorage.at(build, data)
-        op = cls.rv_type(layout, normalizer, _positive(kwargs.pop("sweeps", SWEEPS)))
+        op = cls.rv_type(layout, normalizer, integer("sweeps", kwargs.pop("sweeps", SWEEPS), 1))
         return super().__new__(cls, name, h, J, op, **kwargs)
 
     @classmethod
@@ -287,7 +271,8 @@ class GraphDistribution(Discrete):
         else:
             about = {key: kwargs.pop(key, None) for key in cls.about}
             layout, h, J = cls.layout(h, J, edges, observed=None, **about)
-            op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), _positive(sweeps))
+            sweeps = integer("sweeps", sweeps, 1)
+            op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), sweeps)
         h, J = (pt.as_tensor_variable(floatX(part)) for part in (h, J))
         return super().dist([h, J], op=op, **kwargs)
 

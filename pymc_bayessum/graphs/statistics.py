@@ -98,9 +98,7 @@ class PottsLayout:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
     >>> layout = PottsLayout(4, 3, graphs.grid(2, 2), "shared", "scalar")
     >>> layout.statistics(np.array([[0, 0, 1, 2]])).tolist()
     [[2.0, 1.0, 1.0, 1.0]]
@@ -138,11 +136,6 @@ class PottsLayout:
             )
         if self.scores is not None:
             scores = np.array(self.scores, dtype=float)
-            if self.spins or scores.shape != (self.n_sites, self.n_states):
-                raise ValueError(
-                    f"scores must have shape {(self.n_sites, self.n_states)} and are not for "
-                    f"spins, got {scores.shape}"
-                )
             scores.setflags(write=False)
             object.__setattr__(self, "scores", scores)
 
@@ -153,11 +146,9 @@ class PottsLayout:
         return self.n_sites, self.n_states, *kinds, scores, self.edges.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        """Compare sizes, kinds and edges."""
         return isinstance(other, PottsLayout) and self._key == other._key
 
     def __hash__(self) -> int:
-        """Hash of sizes, kinds and edges."""
         return hash(self._key)
 
     @property
@@ -255,8 +246,7 @@ class PottsLayout:
         total = np.zeros(self.n_parameters)
         for start in range(0, n_rows, block):
             rows = slice(start, start + block)
-            total[: self.n_field] += share[rows] @ self._field_statistics(states[rows])
-            total[self.n_field :] += share[rows] @ self._coupling_statistics(states[rows])
+            total += share[rows] @ self.statistics(states[rows])
         return total
 
     def _field_statistics(self, states: np.ndarray) -> np.ndarray:
@@ -545,9 +535,7 @@ def potts_layout(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import potts_layout
     >>> layout, h, J = potts_layout(np.zeros((1, 3)), 0.4, graphs.grid(4, 4))
     >>> layout.n_sites, layout.field_kind, layout.coupling_kind, layout.n_parameters
     (16, 'shared', 'scalar', 4)
@@ -598,7 +586,6 @@ def ising_layout(
     Examples
     --------
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import ising_layout
     >>> layout, h, J = ising_layout(0.1, 0.4, graphs.ring(5))
     >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
     (2, [[1.0, 1.0]])
