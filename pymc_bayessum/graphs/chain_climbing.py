@@ -23,7 +23,7 @@ from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.interrupts import Interrupted
 
-__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson"]
+__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "look", "pearson"]
 
 #: Steps of a round: this over their size, after which their noise is forgotten; and at most.
 ROUND, MOST_STEPS = 4.0, 640
@@ -175,10 +175,11 @@ def _climb(
     return mean, states
 
 
-def _look(
-    target: Posterior, theta: np.ndarray, states: np.ndarray, step: float, rng: np.random.Generator
-) -> tuple[np.ndarray, float, dict[str, float]]:
-    """Hold the parameters; return the chains, the slope left in posterior sds, and more news."""
+def look(
+    target: Posterior, at: ChainClimb, rng: np.random.Generator
+) -> tuple[ChainClimb, dict[str, float]]:
+    """Hold the parameters; return the climb with the slope that is left, and the news of it."""
+    theta, states = at.theta, at.states
     chains = _Chains(target.layout, theta)
     halves: list[Any] = []
     for _ in range(2):
@@ -189,21 +190,13 @@ def _look(
             states = chains.advance(states, SWEEPS, rng)
             parts.append(chains.marginals(states))
         halves.append([np.mean(part, axis=0) for part in zip(*parts, strict=True)])
-    left = [target.residual(theta, target.slope(theta, *half), step) for half in halves]
+    left = [target.residual(theta, target.slope(theta, *half), at.step) for half in halves]
     # Where no slope is left the sign is chance, and the size still says what could be seen.
     error = float(np.sqrt(abs(np.mean(left[0] * left[1]))))
     both = tuple(0.5 * (one + two) for one, two in zip(*halves, strict=True))
-    news = {
-        "pearson": pearson(target.layout, (target.sites, target.pairs), both),
-        "disagreement": chains.disagreement(states),
-    }
-    return states, error, news
-
-
-def looked_at(target: Posterior, start: ChainClimb, rng: np.random.Generator) -> ChainClimb:
-    """Say how far the mode is from where a climb starts: the same, with its error."""
-    states, error, news = _look(target, start.theta, start.states, start.step, rng)
-    return replace(start, states=states, error=error, pearson=news["pearson"])
+    alike = pearson(target.layout, (target.sites, target.pairs), both)
+    news = {"error": error, "pearson": alike, "disagreement": chains.disagreement(states)}
+    return replace(at, states=states, error=error, pearson=alike), news
 
 
 def climb_by_chains(
@@ -216,34 +209,31 @@ def climb_by_chains(
 ) -> ChainClimb:
     """Climb until the slope that is left is small, round by round, to the best place seen.
 
-    The start has its error, as :func:`looked_at` returns it; the news of each round are reported
-    in words.
+    The start has its error, as :func:`look` returns it; the news of each round are reported in
+    words.
     """
     best = start
     for _ in range(max_rounds):
         began = time.perf_counter()
         try:
             theta, states = _climb(target, best, rng)
-            states, error, news = _look(target, theta, states, best.step, rng)
+            here, news = look(target, replace(best, theta=theta, states=states), rng)
         except KeyboardInterrupt:
             told = f"the best of {len(best.history)} rounds is .partial"
             raise Interrupted(told, best) from None
         seconds = time.perf_counter() - began
-        history = (*best.history, {"step": best.step, "error": error, **news, "seconds": seconds})
-        report(f"slope left {error:.2f} sd, Pearson {news['pearson']:.3f}")
-        if not error < WORSE * best.error:
+        history = (*best.history, {"step": best.step, **news, "seconds": seconds})
+        report(f"slope left {here.error:.2f} sd, Pearson {here.pearson:.3f}")
+        if not here.error < WORSE * best.error:
             best = replace(best, step=best.step / 4.0, history=history)
             continue
-        slow = error > SLOW * best.error
+        slow = here.error > SLOW * best.error
         agree = abs(news["disagreement"]) < 4.0
-        best = ChainClimb(
-            theta=theta,
-            states=states,
+        best = replace(
+            here,
             step=best.step / 2.0 if slow else best.step,
-            error=error,
             history=history,
-            pearson=news["pearson"],
-            converged=error < TOLERANCE and agree,
+            converged=here.error < TOLERANCE and agree,
         )
         if best.converged:
             break

@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_bayessum.arguments import as_generator, integer, real
 from pymc_bayessum.graphs.anchors import AnchoredRule, MomentMethod
-from pymc_bayessum.graphs.chain_climbing import ChainClimb, Posterior, climb_by_chains, looked_at
+from pymc_bayessum.graphs.chain_climbing import ChainClimb, Posterior, climb_by_chains, look
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.estimates import numeric_parameters
 from pymc_bayessum.graphs.family import PottsFamily
@@ -385,8 +385,8 @@ def _stochastic_fit(
                 theta = numeric_parameters(layout, *place)
                 chains = _new_chains(data, theta, n_chains, generator)
                 begun = ChainClimb(theta, chains, FIRST_STEP)
-                looks.append(looked_at(target, begun, generator))
-            first = min(looks, key=lambda look: look.error)
+                looks.append(look(target, begun, generator)[0])
+            first = min(looks, key=lambda seen: seen.error)
         stopped = False
         try:
             found = climb_by_chains(target, first, generator, max_rounds=max_rounds, report=report)
