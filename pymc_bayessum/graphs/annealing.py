@@ -52,7 +52,7 @@ def tree_importance(
     True
     """
     tree = fitted_tree(fields, couplings, edges) if tree is None else tree
-    layout = PottsLayout(*fields.shape, edges, "full", "full")
+    layout = PottsLayout(len(fields), fields.shape[1], edges, "full", "full")
     nodes = tree.sample(n, rng)
     ratio = layout.energy(nodes, fields, couplings) - tree.log_prob(nodes)
     sites, pairs = edge_marginals(tree, edges)
@@ -77,7 +77,10 @@ class _Path:
     def __init__(
         self, fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, tree: TreeCategorical
     ):
-        self.tree, self.layout = tree, PottsLayout(*fields.shape, edges, "full", "full")
+        self.tree, self.layout = (
+            tree,
+            PottsLayout(len(fields), fields.shape[1], edges, "full", "full"),
+        )
         self.start = tree_parameters(tree, edges)
         self.step = fields - self.start[0], couplings - self.start[1]
 

@@ -58,9 +58,8 @@ def belief_propagation(
     last ones are used where they do not settle.
     """
     n_edges = len(edges)
-    source = np.concatenate([edges[:, 0], edges[:, 1]])
-    target = np.concatenate([edges[:, 1], edges[:, 0]])
-    back = np.concatenate([np.arange(n_edges, 2 * n_edges), np.arange(n_edges)])
+    source, target = np.concatenate([edges, edges[:, ::-1]]).T
+    back = np.roll(np.arange(2 * n_edges), n_edges)
     toward = np.concatenate([couplings, couplings.transpose(0, 2, 1)])
     messages = np.zeros((2 * n_edges, fields.shape[1]))
     converged = n_edges == 0
@@ -78,12 +77,8 @@ def belief_propagation(
     gathered = fields.copy()
     np.add.at(gathered, target, messages)
     sites = softmax(gathered, axis=1)
-    first, second = edges[:, 0], edges[:, 1]
-    joint = (
-        couplings
-        + (gathered[first] - messages[n_edges:])[:, :, None]
-        + (gathered[second] - messages[:n_edges])[:, None, :]
-    )
+    outgoing = gathered[source] - messages[back]
+    joint = couplings + outgoing[:n_edges, :, None] + outgoing[n_edges:, None, :]
     flat = softmax(joint.reshape(n_edges, fields.shape[1] ** 2), axis=1)
     return Beliefs(sites, flat.reshape(couplings.shape), converged)
 

@@ -122,7 +122,7 @@ def curve_rule(
 
 
 def hidden_rule(
-    layout: PottsLayout, draws: np.ndarray | None, *, rng: Any = 0, progressbar: bool = True
+    layout: PottsLayout, draws: np.ndarray | None, rng: Any, progressbar: bool
 ) -> GraphNormalizer:
     """Build the normaliser of labels that are not observed, from the prior of their coupling.
 
@@ -154,27 +154,11 @@ def _between(
 ) -> CurveRule:
     """Follow log Z along the coupling, the last parameter, with the others as given."""
     rng = as_generator(rng)
-    return curve_between(
-        PottsFamily(layout),
-        _last_of(theta),
-        low,
-        high,
-        start=rng.integers(0, layout.n_states, (CHAINS, layout.n_sites)).astype(np.int8),
-        rng=rng,
-        progressbar=progressbar,
-        kind=CurveRule,
-    )
-
-
-def _last_of(theta: np.ndarray) -> Coordinates:
-    """Coordinates of parameter vectors that differ in their last number only."""
-    last = np.eye(len(theta))[-1:]
-    others = np.eye(len(theta))[:-1]
+    last, others = np.eye(len(theta))[-1:], np.eye(len(theta))[:-1]
     fixed = np.append(theta[:-1], 0.0)
-    zero = np.zeros(1)
-    return Coordinates(
+    coordinates = Coordinates(
         read=last,
-        read_origin=zero,
+        read_origin=np.zeros(1),
         select=last,
         row_origin=fixed,
         tilt=np.zeros(len(theta)),
@@ -182,4 +166,14 @@ def _last_of(theta: np.ndarray) -> Coordinates:
         lift_origin=fixed,
         outside=others if len(others) else None,
         outside_origin=-theta[:-1] if len(others) else None,
+    )
+    return curve_between(
+        PottsFamily(layout),
+        coordinates,
+        low,
+        high,
+        start=rng.integers(0, layout.n_states, (CHAINS, layout.n_sites)).astype(np.int8),
+        rng=rng,
+        progressbar=progressbar,
+        kind=CurveRule,
     )

@@ -81,8 +81,7 @@ class PottsAnchors:
 
     def without_data(self) -> GraphNormalizer:
         """Follow log Z over the prior of one coupling, for labels that nobody observes."""
-        how = {"rng": self.random_seed, "progressbar": self.progressbar}
-        return hidden_rule(self.layout, self.draws, **how)
+        return hidden_rule(self.layout, self.draws, self.random_seed, self.progressbar)
 
     def restored(self, dataset: xr.Dataset) -> AnchoredRule:
         """Return the anchors that a dataset holds."""

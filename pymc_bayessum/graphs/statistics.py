@@ -402,18 +402,13 @@ def static_shape(value: Any) -> tuple[Any, ...]:
 
 def _fits(shape: tuple[int | None, ...], core: tuple[int, ...]) -> bool:
     """Whether the trailing dimensions agree with ``core``, unknown ones with anything."""
-    if len(shape) < len(core):
-        return False
-    tail = shape[len(shape) - len(core) :]
-    return all(got is None or got == want for got, want in zip(tail, core, strict=True))
+    pairs = zip(shape[::-1], core[::-1], strict=False)
+    return len(shape) >= len(core) and all(got in (None, want) for got, want in pairs)
 
 
 def _with_core(value: Any, core: tuple[int, ...]) -> Any:
     """Write the lengths that the graph tells into the type of a symbolic parameter."""
-    if (
-        not isinstance(value, Variable)
-        or static_shape(value)[value.type.ndim - len(core) :] == core
-    ):
+    if not isinstance(value, Variable):
         return value
     return pt.specify_shape(value, (*[None] * (value.type.ndim - len(core)), *core))
 
@@ -505,11 +500,8 @@ def _told_kind(
 def _broadcast(lead: tuple[int | None, ...], batch: tuple[int | None, ...]) -> bool:
     if not batch or len(lead) > len(batch):
         return False
-    tail = batch[len(batch) - len(lead) :]
-    return all(
-        got in (None, 1) or want in (None, 1) or got == want
-        for got, want in zip(lead, tail, strict=True)
-    )
+    pairs = zip(lead[::-1], batch[::-1], strict=False)
+    return all(got in (None, 1, want) or want in (None, 1) for got, want in pairs)
 
 
 def potts_layout(
