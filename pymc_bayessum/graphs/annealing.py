@@ -77,10 +77,8 @@ class _Path:
     def __init__(
         self, fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, tree: TreeCategorical
     ):
-        self.tree, self.layout = (
-            tree,
-            PottsLayout(len(fields), fields.shape[1], edges, "full", "full"),
-        )
+        self.tree = tree
+        self.layout = PottsLayout(len(fields), fields.shape[1], edges, "full", "full")
         self.start = tree_parameters(tree, edges)
         self.step = fields - self.start[0], couplings - self.start[1]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_bayessum.graphs.statistics import PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.graphs.statistics import PottsLayout, potts_layout
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.node import log_z
 
@@ -55,26 +55,9 @@ def numeric_parameters(layout: PottsLayout, h: Any, J: Any) -> np.ndarray:
     return layout.flatten(h, J)
 
 
-def model_layout(
-    h: Any,
-    J: Any,
-    edges: Any,
-    *,
-    ising: bool = False,
-    n_sites: int | None = None,
-    n_states: int | None = None,
-    observed: Any = None,
-) -> tuple[PottsLayout, np.ndarray]:
-    """Layout and parameter vector (d,) of a model given by numbers, as for ``Potts`` or ``Ising``.
-
-    Sizes are those given where the shapes do not tell; of observed data only the shape is used.
-    """
-    if ising:
-        layout, h, J = ising_layout(h, J, edges, n_sites=n_sites, observed=observed)
-    else:
-        layout, h, J = potts_layout(
-            h, J, edges, n_sites=n_sites, n_states=n_states, observed=observed
-        )
+def model_layout(h: Any, J: Any, edges: Any, **about: Any) -> tuple[PottsLayout, np.ndarray]:
+    """Layout and parameter vector (d,) of a model given by numbers, as for `potts_layout`."""
+    layout, h, J = potts_layout(h, J, edges, **about)
     theta = numeric_parameters(layout, h, J)
     if not np.isfinite(theta).all():
         raise ValueError("h and J must hold finite numbers only")

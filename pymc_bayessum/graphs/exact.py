@@ -308,7 +308,6 @@ class ExactNormalizer:
     is_absolute = True
 
     def __post_init__(self) -> None:
-        """Refuse graphs that are too wide."""
         layout = self.layout
         if plan_within(layout, Budget.ON_REQUEST) is None:
             width, entries = least_cost(layout)

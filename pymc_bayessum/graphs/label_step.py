@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 from pymc_bayessum.arguments import integer
 from pymc_bayessum.graphs.neighbours import adjacency
 from pymc_bayessum.graphs.potts import PottsRV
-from pymc_bayessum.graphs.samplers import GraphChain, rewards_agreement
+from pymc_bayessum.graphs.samplers import GraphChain, choose_sampler
 from pymc_bayessum.graphs.site_fields import Point, SiteFields
 from pymc_bayessum.graphs.statistics import PottsLayout
 
@@ -168,10 +168,8 @@ class _Conditional:
         states = np.array(self.layout.encode(point[self.name]))
         fields, couplings = self._parameters(point)
         for row in np.ndindex(states.shape[:-1]):
-            name = moves
-            if name != "gibbs":
-                agreeing = rewards_agreement(self._given, couplings[row])
-                name = "swendsen-wang" if agreeing else "gibbs"
+            asked = moves if moves == "gibbs" else None
+            name = choose_sampler(self._given, couplings[row], asked, 0.0)
             chain = GraphChain(self._given, fields[row], couplings[row], name)
             states[row] = chain.advance(states[row][None], sweeps, rng)[0]
         return states

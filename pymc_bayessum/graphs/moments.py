@@ -205,26 +205,17 @@ def statistics_of_marginals(layout: PottsLayout, sites: Any, pairs: Any) -> np.n
     """
     sites, pairs = np.asarray(sites, dtype=float), np.asarray(pairs, dtype=float)
     batch = sites.shape[:-2]
-    field = {
-        "none": lambda: np.zeros((*batch, 0)),
-        "scalar": lambda: (sites[..., 1] - sites[..., 0]).sum(axis=-1, keepdims=True),
-        "shared": lambda: sites.sum(axis=-2),
-        "full": lambda: (
-            sites[..., 1] - sites[..., 0] if layout.spins else sites.reshape((*batch, -1))
-        ),
-    }[layout.field_kind]()
-
-    def unit() -> np.ndarray:
-        return (pairs * layout.unit_couplings).sum(axis=(-1, -2))
-
-    coupling = {
-        "none": lambda: np.zeros((*batch, 0)),
-        "scalar": lambda: unit().sum(axis=-1, keepdims=True),
-        "edge": unit,
-        "shared": lambda: pairs.sum(axis=-3).reshape((*batch, -1)),
-        "full": lambda: pairs.reshape((*batch, -1)),
-    }[layout.coupling_kind]()
-    return np.concatenate([field, coupling], axis=-1)
+    if layout.spins:
+        sites = sites[..., 1] - sites[..., 0]
+    if layout.coupling_kind in ("scalar", "edge"):
+        pairs = (pairs * layout.unit_couplings).sum(axis=(-1, -2))
+    parts = [np.zeros((*batch, 0))]
+    for part, kind in ((sites, layout.field_kind), (pairs, layout.coupling_kind)):
+        if kind in ("scalar", "shared"):
+            part = part.sum(axis=len(batch))
+        if kind != "none":
+            parts.append(part.reshape((*batch, -1)))
+    return np.concatenate(parts, axis=-1)
 
 
 def stein_gibbs_kernel(

@@ -47,7 +47,6 @@ class RuleNormalizer:
     is_absolute = True
 
     def __post_init__(self) -> None:
-        """Check that the nodes are rows of states."""
         nodes = self.rule.nodes
         n_sites = self.layout.n_sites
         if isinstance(nodes, tuple) or nodes.ndim != 2 or nodes.shape[1] != n_sites:

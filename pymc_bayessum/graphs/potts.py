@@ -24,7 +24,7 @@ from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.mixing import warn_of_memory
 from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
-from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, potts_layout
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
 from pymc_bayessum.normalizers.drawn import StatesRV, apply_rv, one_set
 from pymc_bayessum.normalizers.interpreted import evaluated
@@ -71,7 +71,6 @@ class PottsRV(StatesRV):
         return PottsAnchors(self.layout, draws, random_seed, progressbar)
 
     def __str__(self) -> str:
-        """Name with the size of the graph."""
         layout = self.layout
         return f"{self.name}_rv{{{layout.n_sites} sites, {layout.n_states} states}}"
 
@@ -101,11 +100,7 @@ def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **
 def potts_support_point(op: PottsRV, rv: Any, rng: Any, size: Any, h: Any, J: Any) -> Any:
     """Return the best state of each site by its field alone."""
     layout = op.layout
-    n_batch = J.type.ndim - len(layout.coupling_shape)
-    fields = layout.expand_field(h)
-    if layout.field_kind == "none":
-        fields = np.zeros((1,) * n_batch + (layout.n_sites, layout.n_states))
-    point = layout.decode(pt.argmax(fields, axis=-1))
+    point = layout.decode(pt.argmax(layout.expand_field(h), axis=-1))
     if rv_size_is_none(size):
         return point + pt.zeros_like(rv)
     return pt.broadcast_to(point, (*tuple(size), layout.n_sites))
@@ -283,15 +278,13 @@ class GraphDistribution(Discrete):
             raise ValueError(
                 "edges must be given: (E, 2) integers, a networkx graph, or [] if none"
             )
-        may_forbid = cls.rv_type is not IsingRV
-        h, J = as_parameter("h", h, may_forbid), as_parameter("J", J, may_forbid)
+        ising = cls.rv_type is IsingRV
+        h, J = as_parameter("h", h, not ising), as_parameter("J", J, not ising)
         if about.get("coupling") == "none":
             about["coupling"] = None
-        if cls.rv_type is IsingRV:
-            if about.pop("n_states") not in (None, 2):
-                raise ValueError("n_states of an Ising model is 2")
-            return ising_layout(h, J, edges, **about)
-        return potts_layout(h, J, edges, **about)
+        if ising and about["n_states"] not in (None, 2):
+            raise ValueError("n_states of an Ising model is 2")
+        return potts_layout(h, J, edges, ising=ising, **about)
 
 
 class Potts(GraphDistribution):

@@ -28,7 +28,6 @@ __all__ = [
     "GraphChain",
     "SamplerName",
     "choose_sampler",
-    "rewards_agreement",
     "sample_exact",
     "sample_gibbs",
     "sample_states",
@@ -62,17 +61,17 @@ def choose_sampler(
     if sampler is None:
         if plan_within(layout, budget) is not None:
             return "exact"
-        return "swendsen-wang" if rewards_agreement(layout, J) else "gibbs"
+        return "swendsen-wang" if _rewards_agreement(layout, J) else "gibbs"
     if sampler not in get_args(SamplerName):
         raise ValueError(f"sampler must be one of {get_args(SamplerName)}, got {sampler!r}")
-    if sampler == "swendsen-wang" and not rewards_agreement(layout, J):
+    if sampler == "swendsen-wang" and not _rewards_agreement(layout, J):
         raise ValueError("sampler='swendsen-wang' needs scalar or edge couplings of at least zero")
     if sampler == "exact" and plan_within(layout, budget) is None:
         raise ValueError("sampler='exact': the graph is too wide for elimination, use chains")
     return sampler
 
 
-def rewards_agreement(layout: PottsLayout, J: Any) -> bool:
+def _rewards_agreement(layout: PottsLayout, J: Any) -> bool:
     """Whether all couplings reward agreement, and nothing else."""
     kinds = ("none", "scalar", "edge")
     alike = layout.coupling_kind in kinds and layout.scores is None

@@ -28,7 +28,6 @@ from pymc_bayessum.threads import in_parts
 __all__ = [
     "GraphNormalizer",
     "PottsLayout",
-    "ising_layout",
     "one_hot",
     "potts_layout",
     "static_shape",
@@ -115,7 +114,6 @@ class PottsLayout:
     scores: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the kinds and freeze the edges."""
         edges = as_edges(self.edges, self.n_sites)
         edges.setflags(write=False)
         object.__setattr__(self, "edges", edges)
@@ -509,19 +507,21 @@ def potts_layout(
     J: Any,
     edges: Any,
     *,
+    ising: bool = False,
     n_sites: int | None = None,
     n_states: int | None = None,
     observed: Any = None,
     coupling: CouplingKind | None = None,
 ) -> tuple[PottsLayout, Any, Any]:
-    """Work out the layout of a Potts model from the parameters as a user gives them.
+    """Work out the layout of a model from the parameters as a user gives them.
 
     ``h`` is anything that broadcasts to ``(L, S)``, or None: one row or ``(S,)`` is one field for
     all sites, ``(L, 1)`` or a number has no effect on probabilities. ``J`` is ``()``, ``(E,)``,
     ``(S, S)`` or ``(E, S, S)``; where two of them fit, the one with as many dimensions as given.
     More leading dimensions are a batch, in ``J`` recognised when they are those of ``h``, otherwise
     ``coupling`` names the kind. ``n_sites`` and ``n_states`` are needed only where shapes do not
-    tell; of ``observed``, (..., L), only the shape is used.
+    tell; of ``observed``, (..., L), only the shape is used. Of an Ising model ``h`` is a number
+    (one field), ``(L,)`` or None, and ``J`` a number or ``(E,)``.
 
     Returns the layout, and ``h`` and ``J`` in its shapes (0.0 where absent).
 
@@ -531,15 +531,41 @@ def potts_layout(
     >>> layout, h, J = potts_layout(np.zeros((1, 3)), 0.4, graphs.grid(4, 4))
     >>> layout.n_sites, layout.field_kind, layout.coupling_kind, layout.n_parameters
     (16, 'shared', 'scalar', 4)
+    >>> layout, h, J = potts_layout(0.1, 0.4, graphs.ring(5), ising=True)
+    >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
+    (2, [[1.0, 1.0]])
     """
     h, J = (None if value is None else _as_array(value) for value in (h, J))
     h_shape, J_shape = static_shape(h), static_shape(J)
+    n_axes = 1 if ising else 2
     # A field of one row is that of all sites, or of the only one where nothing says otherwise.
-    single_row = len(h_shape) >= 2 and h_shape[-2] == 1
-    full = len(h_shape) >= 2 and not single_row
-    sites = _count_sites(edges, n_sites, h_shape[-2] if full else None, observed, single_row)
+    single_row = len(h_shape) >= n_axes and h_shape[-n_axes] == 1
+    full = len(h_shape) >= n_axes and not single_row
+    rows = h_shape[-n_axes] if full else None
+    sites = _count_sites(edges, n_sites, rows, observed, single_row and not ising)
     pairs = as_edges(edges, sites)
+    states = 2 if ising else _count_states(n_states, h_shape, J_shape, coupling)
 
+    field_kind: FieldKind = "none"
+    if h is not None:
+        field_kind = "full" if full else "scalar" if ising else "shared"
+        h = (h[..., 0] if ising else h[..., 0, :]) if single_row else h
+        if not ising and (not h_shape or (h_shape[-1] == 1 and states != 1)):
+            h = h * np.ones(states)
+    cores = _coupling_shapes(len(pairs), states)
+    if ising:
+        del cores["shared"], cores["full"]
+    J, coupling_kind = _coupling_of(J, cores, h_shape[:-n_axes], coupling)
+    layout = PottsLayout(sites, states, pairs, field_kind, coupling_kind, spins=ising)
+    return layout, np.zeros(()) if h is None else _with_core(h, layout.field_shape), J
+
+
+def _count_states(
+    n_states: int | None,
+    h_shape: tuple[Any, ...],
+    J_shape: tuple[Any, ...],
+    coupling: CouplingKind | None,
+) -> int:
     columns = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
     states = _agreed("n_states", {"n_states": n_states, "h": columns})
     square = len(J_shape) >= 2 and J_shape[-1] == J_shape[-2]
@@ -547,56 +573,4 @@ def potts_layout(
         states = J_shape[-1]
     if states is None:
         raise ValueError("n_states cannot be told from the shapes of h and J: pass n_states=")
-
-    field_kind: FieldKind = "none"
-    if h is None:
-        h = np.zeros(())
-    else:
-        field_kind = "full" if full else "shared"
-        h = h[..., 0, :] if single_row else h
-        h = h * np.ones(states) if not h_shape or (h_shape[-1] == 1 and states != 1) else h
-        h = _with_core(h, (sites, states) if full else (states,))
-    cores = _coupling_shapes(len(pairs), states)
-    J, coupling_kind = _coupling_of(J, cores, h_shape[:-2], coupling)
-    return PottsLayout(sites, states, pairs, field_kind, coupling_kind), h, J
-
-
-def ising_layout(
-    h: Any,
-    J: Any,
-    edges: Any,
-    *,
-    n_sites: int | None = None,
-    observed: Any = None,
-    coupling: CouplingKind | None = None,
-) -> tuple[PottsLayout, Any, Any]:
-    """Work out the layout of an Ising model: spins -1/+1, ``E = sum h_i x_i + sum J_ij x_i x_j``.
-
-    ``h`` is a number (one field), ``(L,)`` or None, ``J`` a number or ``(E,)``; all else as for
-    :func:`potts_layout`.
-
-    Examples
-    --------
-    >>> from pymc_bayessum import graphs
-    >>> layout, h, J = ising_layout(0.1, 0.4, graphs.ring(5))
-    >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
-    (2, [[1.0, 1.0]])
-    """
-    h, J = (None if value is None else _as_array(value) for value in (h, J))
-    h_shape = static_shape(h)
-    rows = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
-    sites = _count_sites(edges, n_sites, rows, observed)
-    pairs = as_edges(edges, sites)
-    field_kind: FieldKind = "none"
-    if h is None:
-        h = np.zeros(())
-    elif not h_shape or (h_shape[-1] == 1 and sites != 1):
-        field_kind = "scalar"
-        h = h[..., 0] if h_shape else h
-    else:
-        field_kind = "full"
-        h = _with_core(h, (sites,))
-    cores = _coupling_shapes(len(pairs), 2)
-    del cores["shared"], cores["full"]
-    J, coupling_kind = _coupling_of(J, cores, h_shape[:-1], coupling)
-    return PottsLayout(sites, 2, pairs, field_kind, coupling_kind, spins=True), h, J
+    return states

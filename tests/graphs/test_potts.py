@@ -20,7 +20,7 @@ import pymc_bayessum as pbs
 from pymc_bayessum.graphs.energies import RowLogp
 from pymc_bayessum.graphs.exact import ExactNormalizer, LogPartition
 from pymc_bayessum.graphs.samplers import sample_exact
-from pymc_bayessum.graphs.statistics import PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.graphs.statistics import PottsLayout, potts_layout
 
 EDGES = pbs.graphs.grid(2, 3)
 L, S, E = 6, 3, len(EDGES)
@@ -59,7 +59,7 @@ def test_logp_of_every_state(field, coupling):
 @pytest.mark.parametrize("h", [None, 0.3, RNG.normal(size=L)], ids=["none", "scalar", "full"])
 @pytest.mark.parametrize("J", [-0.4, RNG.normal(size=E)], ids=["scalar", "edge"])
 def test_ising_logp(h, J):
-    layout, given_h, given_J = ising_layout(h, J, EDGES)
+    layout, given_h, given_J = potts_layout(h, J, EDGES, ising=True)
     x = 2 * all_states(L, 2) - 1
     expected = exact_logp(layout, given_h, given_J, x)
     rv = pbs.Ising.dist(h, J, EDGES)
