@@ -20,7 +20,7 @@ from pymc_bayessum.graphs.coordinates import identifiable, spanned
 from pymc_bayessum.graphs.curves import hidden_rule
 from pymc_bayessum.graphs.estimates import data_rows
 from pymc_bayessum.graphs.family import PottsFamily
-from pymc_bayessum.graphs.pseudo import pseudo_mode
+from pymc_bayessum.graphs.pseudo import PseudoTarget, pseudo_mode
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
@@ -65,7 +65,8 @@ class PottsAnchors:
         states = layout.encode(data_rows(layout, complete))
         coordinates = identifiable(layout) if draws is None else spanned(layout, draws)
         prior = matched_prior(coordinates, draws)
-        start = pseudo_mode(layout, states, coordinates, prior)[0] if coordinates.size else None
+        target = PseudoTarget(layout, states, np.ones(len(states)))
+        start = pseudo_mode(target, coordinates, prior)[0] if coordinates.size else None
         return default_anchored(
             PottsFamily(layout),
             Data(layout.mean_statistics(states), len(states)),

@@ -269,9 +269,8 @@ def fit_potts(
     mean, variance = parameter_prior(layout, prior_mean, prior_sd)
     counted = row_weights(weights, len(states))
     rate = real("group_rate", group_rate)
-    stochastic = _is_stochastic(layout, method, rate, resume)
-    if stochastic:
-        data = PseudoTarget(layout, states, counted)
+    data = PseudoTarget(layout, states, counted)
+    if _is_stochastic(layout, method, rate, resume):
         sizes = integer("n_chains", n_chains, 20), integer("max_rounds", max_rounds, 1)
         return _stochastic_fit(data, mean, variance, rate, start, *sizes, resume, rng, progressbar)
     coordinates = identifiable(layout)
@@ -283,7 +282,7 @@ def fit_potts(
     elif start is not None:
         point = coordinates.of(numeric_parameters(layout, *start))
     else:
-        point, _, _ = pseudo_mode(layout, states, coordinates, prior, weights=counted)
+        point, _, _ = pseudo_mode(data, coordinates, prior)
     n = max(5000, 10 * coordinates.size) if n is None else integer("n", n, 40)
     stopped = False
     try:

@@ -99,17 +99,12 @@ def _is_flat(slope: Any, limit: float) -> bool:
 
 
 def pseudo_mode(
-    layout: PottsLayout,
-    states: np.ndarray,
-    coordinates: Coordinates,
-    prior: NormalPrior,
-    weights: np.ndarray | None = None,
+    target: PseudoTarget, coordinates: Coordinates, prior: NormalPrior
 ) -> tuple[np.ndarray, float, bool]:
-    """Maximise the pseudo-likelihood of weighted rows times a normal prior over coordinates.
+    """Maximise the pseudo-likelihood times a normal prior over coordinates.
 
     Returns the mode (r,), its log pseudo-likelihood, and whether the search converged.
     """
-    target = PseudoTarget(layout, states, np.ones(len(states)) if weights is None else weights)
     n_rows = target.n_rows
 
     def value_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:

@@ -14,7 +14,7 @@ from pymc_bayessum.graphs.centring import centring
 from pymc_bayessum.graphs.conditional_sums import conditional_sums, counts
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.moments import conditionals
-from pymc_bayessum.graphs.pseudo import normal_prior, parameter_prior, pseudo_mode
+from pymc_bayessum.graphs.pseudo import PseudoTarget, normal_prior, parameter_prior, pseudo_mode
 from pymc_bayessum.graphs.samplers import sample_exact
 from pymc_bayessum.graphs.statistics import PottsLayout
 
@@ -95,7 +95,8 @@ def test_pseudo_likelihood_without_a_matrix_is_that_with_one(field_kind, couplin
     mean, variance = parameter_prior(layout, (0.1, 0.0), (2.0, 0.7))
     coordinates = identifiable(layout)
     prior, gain = normal_prior(coordinates, mean, variance)
-    point, value, _ = pseudo_mode(layout, x, coordinates, prior)
+    target = PseudoTarget(layout, x, np.ones(len(x)))
+    point, value, _ = pseudo_mode(target, coordinates, prior)
     fit = pbs.pseudo_likelihood(
         layout.decode(x),
         layout.edges,
