@@ -39,7 +39,7 @@ from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_with
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.moments import statistics_of_marginals
-from pymc_bayessum.graphs.pseudo import pseudo_mode
+from pymc_bayessum.graphs.pseudo import PseudoTarget, pseudo_mode
 from pymc_bayessum.graphs.samplers import sample_exact, sample_states
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.normalizers.anchored import Data, NormalPrior, default_anchored
@@ -258,8 +258,7 @@ def elimination_times(quick: bool) -> None:
             function = pytensor.function([h, J], outputs, trust_input=True)
             function(*point)
             times.append(1e3 * min(clock(function, *point)[1] for _ in range(10)))
-        report = exact.report()
-        cells = str(report["width"]), f"{report['table_entries']:.2g}"
+        cells = str(exact.plan.width), f"{exact.plan.cost:.2g}"
         table.add_row(name, *cells, *(f"{t:.1f}" for t in times))
     console.print(table)
 
@@ -863,7 +862,7 @@ def add_network(table: Table, n_items: int, n_rows: int, n_sets: int) -> None:
     size = coordinates.size
     prior = NormalPrior(np.zeros(size), np.eye(size))
     data = Data(layout.mean_statistics(x), n_rows)
-    start = pseudo_mode(layout, x, coordinates, prior)[0]
+    start = pseudo_mode(PseudoTarget(layout, x, np.ones(len(x))), coordinates, prior)[0]
     rule, seconds = clock(
         default_anchored, PottsFamily(layout), data, coordinates, prior, start, rng=rng, chains=x,
         progressbar=False, kind=AnchoredRule,

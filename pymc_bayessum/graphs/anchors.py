@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pytensor.graph.basic import Variable
 
 from pymc_bayessum.arguments import as_generator, integer
 from pymc_bayessum.executors import as_executor
-from pymc_bayessum.graphs.estimates import model_layout, numeric_parameters, symbolic_parameters
+from pymc_bayessum.graphs.estimates import GraphEstimate, model_layout, numeric_parameters
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.samplers import SamplerName
 from pymc_bayessum.graphs.statistics import PottsLayout
-from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import Anchored, anchored
-from pymc_bayessum.normalizers.node import log_z
 
 __all__ = ["AnchoredRule", "MomentMethod", "anchored_rule"]
 
@@ -24,8 +21,11 @@ MomentMethod = Literal["exact", "rao-blackwell", "stein", "difference", "plain"]
 
 
 @dataclass(frozen=True, eq=False)
-class AnchoredRule(Anchored):
+class AnchoredRule(GraphEstimate, Anchored):
     """Normaliser of a Potts or Ising model from draws at anchors; see :func:`anchored_rule`.
+
+    Log Z is a convex function of the parameters, finite for all that it can read; a rule for an
+    affine family of parameters raises outside of that family.
 
     Attributes
     ----------
@@ -70,21 +70,6 @@ class AnchoredRule(Anchored):
             "another anchor: pbs.anchored_rule where pbs.fit_potts finds the mode, or at several "
             "points around it"
         )
-
-    def log_z(self, h: Any, J: Any) -> Variable:
-        """Symbolic log Z: a convex function of the parameters, finite for all that it can read.
-
-        Parameters
-        ----------
-        h, J : TensorVariable or array_like
-            In the shapes of ``layout``, with optional leading batch dimensions. A rule for an
-            affine family of parameters raises outside of that family.
-        """
-        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
-
-    def value(self, h: Any, J: Any) -> float:
-        """Log Z at numeric parameters."""
-        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
 
     def report(self, h: Any = None, J: Any = None, n_rows: int = 1) -> dict[str, Any]:
         """Tell what there is to know before trusting it, from draws that are not in the rule.

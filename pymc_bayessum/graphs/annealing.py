@@ -9,26 +9,17 @@ of that path are Potts models on the same graph.
 """
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from pymc_bayessum.graphs.bases import (
-    edge_marginals,
-    fitted_tree,
-    mean_log_base,
-    tree_parameters,
-)
+from pymc_bayessum.graphs.bases import edge_marginals, fitted_tree, tree_parameters
 from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.measures import TreeCategorical
 from pymc_bayessum.normalizers.family import LogConstant
 
 __all__ = ["annealed_importance", "log_constant", "tree_importance"]
-
-
-def _full_layout(fields: np.ndarray, edges: np.ndarray) -> PottsLayout:
-    n_sites, n_states = fields.shape
-    return PottsLayout(n_sites, n_states, edges, "full", "full" if len(edges) else "none")
 
 
 def tree_importance(
@@ -50,19 +41,16 @@ def tree_importance(
     --------
     On a tree the base is the model and nothing is left to estimate.
 
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> found = tree_importance(np.zeros((4, 3)), 0.5 * np.eye(3)[None].repeat(3, 0),
     ...                         graphs.chain(4), 100, np.random.default_rng(0))
     >>> bool(np.isclose(found.value, np.log(3 * (2 + np.exp(0.5)) ** 3), atol=1e-5))
     True
     """
-    tree = fitted_tree(fields, couplings, edges) if tree is None else tree
-    layout = _full_layout(fields, edges)
-    nodes = tree.sample(n, rng)
-    ratio = layout.energy(nodes, fields, couplings) - tree.log_prob(nodes)
-    sites, pairs = edge_marginals(tree, edges)
-    mean = (sites * fields).sum() + (pairs * couplings).sum() - mean_log_base(tree)
+    path = _Path(fields, couplings, edges, tree)
+    ratio = path.layout.energy(path.tree.sample(n, rng), *path.step)
+    sites, pairs = edge_marginals(path.tree, edges)
+    mean = (sites * path.step[0]).sum() + (pairs * path.step[1]).sum()
     level = ratio.max()
     terms = np.exp(ratio - level)
     centred = ratio - ratio.mean()
@@ -81,10 +69,11 @@ class _Path:
     """The members of a path from a tree to a model, both on one graph."""
 
     def __init__(
-        self, fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, tree: TreeCategorical
+        self, fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray, tree: Any = None
     ):
-        self.tree, self.layout = tree, _full_layout(fields, edges)
-        self.start = tree_parameters(tree, edges)
+        self.tree = fitted_tree(fields, couplings, edges) if tree is None else tree
+        self.layout = PottsLayout(len(fields), fields.shape[1], edges, "full", "full")
+        self.start = tree_parameters(self.tree, edges)
         self.step = fields - self.start[0], couplings - self.start[1]
 
     def carry(
@@ -130,7 +119,6 @@ def annealed_importance(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> found = annealed_importance(np.zeros((4, 3)), 0.5 * np.eye(3)[None].repeat(4, 0),
     ...                             graphs.ring(4), 200, 20, np.random.default_rng(0))
@@ -138,7 +126,6 @@ def annealed_importance(
     >>> bool(abs(found.value - exact) < 0.05)
     True
     """
-    tree = fitted_tree(fields, couplings, edges) if tree is None else tree
     pilot = np.linspace(0.0, 1.0, max(3, n_steps // 4) + 1)
     few = max(20, n_chains // 10)
     path = _Path(fields, couplings, edges, tree)
@@ -171,17 +158,17 @@ def log_constant(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> found = log_constant(np.zeros((9, 2)), 0.1 * np.eye(2)[None].repeat(12, 0),
     ...                      graphs.grid(3, 3), np.random.default_rng(0), n_evals=1000)
     >>> found.method
     'tree'
     """
-    tree = fitted_tree(fields, couplings, edges)
-    plain = tree_importance(fields, couplings, edges, max(200, n_evals // 10), rng, tree)
+    path = _Path(fields, couplings, edges)
+    given = fields, couplings, edges
+    plain = tree_importance(*given, max(200, n_evals // 10), rng, path.tree)
     if plain.base_variance <= 1.0:
-        return tree_importance(fields, couplings, edges, n_evals, rng, tree)
-    n_steps = _Path(fields, couplings, edges, tree).enough_steps(n_evals, rng)
+        return tree_importance(*given, n_evals, rng, path.tree)
+    n_steps = path.enough_steps(n_evals, rng)
     n_chains = max(20, n_evals // n_steps)
-    return annealed_importance(fields, couplings, edges, n_chains, n_steps, rng, tree)
+    return annealed_importance(*given, n_chains, n_steps, rng, path.tree)

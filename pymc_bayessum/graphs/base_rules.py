@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
-from pytensor.graph.basic import Variable
 
 from pymc_bayessum.arguments import as_generator, integer, positive
 from pymc_bayessum.embeddings import embed
@@ -31,10 +30,10 @@ from pymc_bayessum.graphs.bases import (
     tree_base,
 )
 from pymc_bayessum.graphs.estimates import (
+    GraphEstimate,
     data_rows,
     model_layout,
     numeric_parameters,
-    symbolic_parameters,
 )
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.moments import block_moments, statistics_of_marginals
@@ -43,9 +42,7 @@ from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.kernels import ExpHamming
 from pymc_bayessum.measures import Measure, ProductCategorical, TreeCategorical, UniformCategorical
 from pymc_bayessum.normalizers.anchored.errors import V_LIMIT
-from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.node_sum import product
-from pymc_bayessum.normalizers.node import log_z
 from pymc_bayessum.rules.hyper import best_of
 from pymc_bayessum.solve import KrigingGram, factorize_dense
 
@@ -71,8 +68,10 @@ class _LogRatio(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PottsRule:
+class PottsRule(GraphEstimate):
     """Normaliser of a Potts or Ising model by BayesSum on a fixed base; see :func:`potts_rule`.
+
+    Log Z is +inf where the signed sum is not positive.
 
     Attributes
     ----------
@@ -217,20 +216,6 @@ class PottsRule:
             noise = noise - slope**2 / xp.maximum(spread, 1e-12) / len(self._at_tests.log_base)
         plain = xp.sqrt(xp.maximum(noise, 0.0) / self.n_nodes) / xp.mean(draws, axis=-1)
         return xp.where(total > 0.0, xp.maximum(process, plain), np.inf)
-
-    def log_z(self, h: Any, J: Any) -> Variable:
-        """Symbolic log Z, +inf where the signed sum is not positive.
-
-        Parameters
-        ----------
-        h, J : TensorVariable or array_like
-            In the shapes of ``layout``, with optional leading batch dimensions.
-        """
-        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
-
-    def value(self, h: Any, J: Any) -> float:
-        """Log Z at numeric parameters."""
-        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
 
     def sd(self, h: Any, J: Any) -> float:
         """Predicted standard error of log Z at numeric parameters."""

@@ -58,9 +58,8 @@ def belief_propagation(
     last ones are used where they do not settle.
     """
     n_edges = len(edges)
-    source = np.concatenate([edges[:, 0], edges[:, 1]])
-    target = np.concatenate([edges[:, 1], edges[:, 0]])
-    back = np.concatenate([np.arange(n_edges, 2 * n_edges), np.arange(n_edges)])
+    source, target = np.concatenate([edges, edges[:, ::-1]]).T
+    back = np.roll(np.arange(2 * n_edges), n_edges)
     toward = np.concatenate([couplings, couplings.transpose(0, 2, 1)])
     messages = np.zeros((2 * n_edges, fields.shape[1]))
     converged = n_edges == 0
@@ -78,12 +77,8 @@ def belief_propagation(
     gathered = fields.copy()
     np.add.at(gathered, target, messages)
     sites = softmax(gathered, axis=1)
-    first, second = edges[:, 0], edges[:, 1]
-    joint = (
-        couplings
-        + (gathered[first] - messages[n_edges:])[:, :, None]
-        + (gathered[second] - messages[:n_edges])[:, None, :]
-    )
+    outgoing = gathered[source] - messages[back]
+    joint = couplings + outgoing[:n_edges, :, None] + outgoing[n_edges:, None, :]
     flat = softmax(joint.reshape(n_edges, fields.shape[1] ** 2), axis=1)
     return Beliefs(sites, flat.reshape(couplings.shape), converged)
 
@@ -96,7 +91,6 @@ def mean_field(fields: np.ndarray, couplings: np.ndarray, edges: np.ndarray) -> 
 
     Examples
     --------
-    >>> import numpy as np
     >>> probs = mean_field(np.log([[3.0, 1.0]]), np.zeros((0, 2, 2)), np.zeros((0, 2), int))
     >>> probs.round(2).tolist()
     [[0.75, 0.25]]
@@ -175,7 +169,6 @@ def tree_parameters(tree: TreeCategorical, edges: np.ndarray) -> tuple[np.ndarra
 
     Examples
     --------
-    >>> import numpy as np
     >>> tree = TreeCategorical([0.5, 0.5], [(1, 0)], [[[0.9, 0.1], [0.2, 0.8]]])
     >>> fields, couplings = tree_parameters(tree, np.array([[0, 1]]))
     >>> np.exp(couplings[0]).round(1).tolist()
@@ -198,7 +191,6 @@ def edge_marginals(base: SiteMeasure, edges: np.ndarray) -> tuple[np.ndarray, np
 
     Examples
     --------
-    >>> import numpy as np
     >>> tree = TreeCategorical([0.5, 0.5], [(0, 1), (1, 2)], [[0.9, 0.1], [0.1, 0.9]])
     >>> edge_marginals(tree, np.array([[0, 2]]))[1].round(3).tolist()
     [[[0.41, 0.09], [0.09, 0.41]]]
@@ -233,7 +225,6 @@ def mean_log_base(base: SiteMeasure) -> float:
 
     Examples
     --------
-    >>> import numpy as np
     >>> bool(np.isclose(mean_log_base(UniformCategorical(4, 3)), -4 * np.log(3)))
     True
     """

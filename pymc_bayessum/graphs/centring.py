@@ -35,7 +35,6 @@ class Centring:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> layout = PottsLayout(2, 2, graphs.chain(2), "full", "edge", spins=True)
     >>> found = Centring(layout, np.array([[0.5, 0.5], [0.25, 0.75]]), np.ones(3), np.empty(0))
@@ -105,24 +104,13 @@ def centring(
     first, second = layout.edges.T
     # Pairs that come together more often than by chance vary more, too.
     joint = np.maximum(spread[first, :, None] * spread[second, None, :], pairs * (1.0 - pairs))
-    field = {
-        "none": lambda: np.zeros(0),
-        "scalar": lambda: 2.0 * spread.sum(keepdims=True).ravel(),
-        "shared": lambda: spread.sum(axis=0),
-        "full": lambda: 2.0 * spread.sum(axis=1) if layout.spins else spread.ravel(),
-    }[layout.field_kind]()
-
-    def units() -> np.ndarray:
-        return (joint * layout.unit_couplings**2).sum(axis=(1, 2))
-
-    coupling = {
-        "none": lambda: np.zeros(0),
-        "scalar": lambda: units().sum(keepdims=True),
-        "edge": units,
-        "shared": lambda: joint.sum(axis=0).ravel(),
-        "full": lambda: joint.ravel(),
-    }[layout.coupling_kind]()
-    scale = 1.0 / np.sqrt(n_rows * np.concatenate([field, coupling]) + precision)
+    # What multiplies a parameter enters its variance by the square, so here it is given once more.
+    if layout.spins:
+        spread = spread * [-2.0, 2.0]
+    if layout.coupling_kind in ("scalar", "edge"):
+        joint = joint * layout.unit_couplings
+    bend = n_rows * statistics_of_marginals(layout, spread, joint) + precision
+    scale = 1.0 / np.sqrt(bend)
     unseen = np.empty(0)
     if layout.field_kind == layout.coupling_kind == "full":
         h, J = layout.unflatten(precision)

@@ -23,7 +23,7 @@ from pymc_bayessum.graphs.samplers import GraphChain
 from pymc_bayessum.graphs.statistics import PottsLayout
 from pymc_bayessum.interrupts import Interrupted
 
-__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "looked_at", "pearson"]
+__all__ = ["ChainClimb", "Posterior", "climb_by_chains", "look", "pearson"]
 
 #: Steps of a round: this over their size, after which their noise is forgotten; and at most.
 ROUND, MOST_STEPS = 4.0, 640
@@ -137,27 +137,20 @@ def pearson(
     return float(np.corrcoef(parts)[0, 1])
 
 
-class _Chains:
+class _Chains(GraphChain):
     """Chains of a model, and the marginals they say it has."""
 
     def __init__(self, layout: PottsLayout, theta: np.ndarray):
-        self.layout, (h, J) = layout, layout.unflatten(theta)
-        self.chain = GraphChain(layout, h, J, "gibbs")
-        self.fields, self.couplings = layout.expand(h, J)
-
-    def advance(
-        self, states: np.ndarray, rng: np.random.Generator, sweeps: int = SWEEPS
-    ) -> np.ndarray:
-        return self.chain.advance(states, sweeps, rng)
+        super().__init__(layout, *layout.unflatten(theta), "gibbs")
 
     def marginals(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         edges, share = self.layout.edges, np.full(len(states), 1.0 / len(states))
-        sums = conditional_sums(states, share, self.fields, self.couplings, edges)
+        sums = conditional_sums(states, share, *self.layout.expand(self.h, self.J), edges)
         return consistent(sums.sites, 0.5 * sums.pairs, edges)
 
     def disagreement(self, states: np.ndarray) -> float:
         """Difference of the mean energies of chains from data and of others, in its error."""
-        energy = self.chain.energy(states)
+        energy = self.energy(states)
         groups = energy[::2], energy[1::2]
         error = np.sqrt(sum(group.var() / len(group) for group in groups))
         return float((groups[0].mean() - groups[1].mean()) / max(error, 1e-300))
@@ -171,7 +164,7 @@ def _climb(
     n_steps = min(MOST_STEPS, round(ROUND / at.step))
     for step in range(n_steps):
         chains = _Chains(target.layout, theta)
-        states = chains.advance(states, rng)
+        states = chains.advance(states, SWEEPS, rng)
         theta = target.step(theta, target.slope(theta, *chains.marginals(states)), at.step)
         if step >= n_steps // 2:
             total += theta
@@ -182,35 +175,28 @@ def _climb(
     return mean, states
 
 
-def _look(
-    target: Posterior, theta: np.ndarray, states: np.ndarray, step: float, rng: np.random.Generator
-) -> tuple[np.ndarray, float, dict[str, float]]:
-    """Hold the parameters; return the chains, the slope left in posterior sds, and more news."""
+def look(
+    target: Posterior, at: ChainClimb, rng: np.random.Generator
+) -> tuple[ChainClimb, dict[str, float]]:
+    """Hold the parameters; return the climb with the slope that is left, and the news of it."""
+    theta, states = at.theta, at.states
     chains = _Chains(target.layout, theta)
     halves: list[Any] = []
     for _ in range(2):
         # Halves that share no draws: what they have in common is then the slope.
-        states = chains.advance(states, rng, LOOKS * SWEEPS)
+        states = chains.advance(states, LOOKS * SWEEPS, rng)
         parts = []
         for _ in range(LOOKS // 2):
-            states = chains.advance(states, rng)
+            states = chains.advance(states, SWEEPS, rng)
             parts.append(chains.marginals(states))
         halves.append([np.mean(part, axis=0) for part in zip(*parts, strict=True)])
-    left = [target.residual(theta, target.slope(theta, *half), step) for half in halves]
+    left = [target.residual(theta, target.slope(theta, *half), at.step) for half in halves]
     # Where no slope is left the sign is chance, and the size still says what could be seen.
     error = float(np.sqrt(abs(np.mean(left[0] * left[1]))))
     both = tuple(0.5 * (one + two) for one, two in zip(*halves, strict=True))
-    news = {
-        "pearson": pearson(target.layout, (target.sites, target.pairs), both),
-        "disagreement": chains.disagreement(states),
-    }
-    return states, error, news
-
-
-def looked_at(target: Posterior, start: ChainClimb, rng: np.random.Generator) -> ChainClimb:
-    """Say how far the mode is from where a climb starts: the same, with its error."""
-    states, error, news = _look(target, start.theta, start.states, start.step, rng)
-    return replace(start, states=states, error=error, pearson=news["pearson"])
+    alike = pearson(target.layout, (target.sites, target.pairs), both)
+    news = {"error": error, "pearson": alike, "disagreement": chains.disagreement(states)}
+    return replace(at, states=states, error=error, pearson=alike), news
 
 
 def climb_by_chains(
@@ -223,34 +209,31 @@ def climb_by_chains(
 ) -> ChainClimb:
     """Climb until the slope that is left is small, round by round, to the best place seen.
 
-    The start has its error, as :func:`looked_at` returns it; the news of each round are reported
-    in words.
+    The start has its error, as :func:`look` returns it; the news of each round are reported in
+    words.
     """
     best = start
     for _ in range(max_rounds):
         began = time.perf_counter()
         try:
             theta, states = _climb(target, best, rng)
-            states, error, news = _look(target, theta, states, best.step, rng)
+            here, news = look(target, replace(best, theta=theta, states=states), rng)
         except KeyboardInterrupt:
             told = f"the best of {len(best.history)} rounds is .partial"
             raise Interrupted(told, best) from None
         seconds = time.perf_counter() - began
-        history = (*best.history, {"step": best.step, "error": error, **news, "seconds": seconds})
-        report(f"slope left {error:.2f} sd, Pearson {news['pearson']:.3f}")
-        if not error < WORSE * best.error:
+        history = (*best.history, {"step": best.step, **news, "seconds": seconds})
+        report(f"slope left {here.error:.2f} sd, Pearson {here.pearson:.3f}")
+        if not here.error < WORSE * best.error:
             best = replace(best, step=best.step / 4.0, history=history)
             continue
-        slow = error > SLOW * best.error
+        slow = here.error > SLOW * best.error
         agree = abs(news["disagreement"]) < 4.0
-        best = ChainClimb(
-            theta=theta,
-            states=states,
+        best = replace(
+            here,
             step=best.step / 2.0 if slow else best.step,
-            error=error,
             history=history,
-            pearson=news["pearson"],
-            converged=error < TOLERANCE and agree,
+            converged=here.error < TOLERANCE and agree,
         )
         if best.converged:
             break

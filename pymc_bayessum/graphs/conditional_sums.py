@@ -76,7 +76,6 @@ def conditional_sums(
     --------
     Two sites, one row, no fields and no couplings: all conditionals are a half.
 
-    >>> import numpy as np
     >>> sums = conditional_sums(np.array([[0, 1]]), np.ones(1), np.zeros((2, 2)),
     ...                         np.zeros((1, 2, 2)), np.array([[0, 1]]))
     >>> bool(np.isclose(sums.log_prob, 2 * np.log(0.5))), sums.pairs.tolist()
@@ -114,7 +113,6 @@ def counts(
 
     Examples
     --------
-    >>> import numpy as np
     >>> x, weights = np.array([[0, 1], [1, 1]]), np.array([1.0, 2.0])
     >>> sites, pairs = counts(x, weights, np.array([[0, 1]]), 2)
     >>> sites.tolist(), pairs.tolist()

@@ -25,7 +25,6 @@ def spanned(layout: PottsLayout, draws: np.ndarray) -> Coordinates:
     --------
     Fields of 3600 sites that are a multiple of one covariate, and one coupling:
 
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> layout = PottsLayout(3600, 2, graphs.grid(60, 60), "full", "scalar", spins=True)
     >>> rng = np.random.default_rng(0)

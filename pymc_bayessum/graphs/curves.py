@@ -8,13 +8,11 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_bayessum.arguments import as_generator, real
-from pymc_bayessum.graphs.estimates import model_layout, numeric_parameters, symbolic_parameters
+from pymc_bayessum.graphs.estimates import GraphEstimate, model_layout, symbolic_parameters
 from pymc_bayessum.graphs.family import PottsFamily
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
 from pymc_bayessum.normalizers.anchored.curve import CHAINS, Curve, curve_between
-from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.coordinates import Coordinates
-from pymc_bayessum.normalizers.node import log_z
 
 __all__ = ["CurveRule", "FixedNormalizer", "curve_rule", "hidden_rule"]
 
@@ -23,8 +21,11 @@ MARGIN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class CurveRule(Curve):
+class CurveRule(GraphEstimate, Curve):
     """Normaliser of a Potts or Ising model along a range of its coupling; see `curve_rule`.
+
+    Log Z is known up to a constant: convex, with tangents beyond the range, and +inf for other
+    fields than those of the curve.
 
     Attributes
     ----------
@@ -51,21 +52,6 @@ class CurveRule(Curve):
     def layout(self) -> PottsLayout:
         """The model it normalises."""
         return self.family.layout
-
-    def log_z(self, h: Any, J: Any) -> Variable:
-        """Symbolic log Z, up to a constant: convex, with tangents beyond the range.
-
-        Parameters
-        ----------
-        h, J : TensorVariable or array_like
-            In the shapes of ``layout``, with optional leading batch dimensions; +inf for other
-            fields than those of the curve.
-        """
-        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
-
-    def value(self, h: Any, J: Any) -> float:
-        """Log Z at numeric parameters, up to a constant."""
-        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
 
 
 @dataclass(frozen=True)
@@ -136,7 +122,7 @@ def curve_rule(
 
 
 def hidden_rule(
-    layout: PottsLayout, draws: np.ndarray | None, *, rng: Any = 0, progressbar: bool = True
+    layout: PottsLayout, draws: np.ndarray | None, rng: Any, progressbar: bool
 ) -> GraphNormalizer:
     """Build the normaliser of labels that are not observed, from the prior of their coupling.
 
@@ -168,27 +154,11 @@ def _between(
 ) -> CurveRule:
     """Follow log Z along the coupling, the last parameter, with the others as given."""
     rng = as_generator(rng)
-    return curve_between(
-        PottsFamily(layout),
-        _last_of(theta),
-        low,
-        high,
-        start=rng.integers(0, layout.n_states, (CHAINS, layout.n_sites)).astype(np.int8),
-        rng=rng,
-        progressbar=progressbar,
-        kind=CurveRule,
-    )
-
-
-def _last_of(theta: np.ndarray) -> Coordinates:
-    """Coordinates of parameter vectors that differ in their last number only."""
-    last = np.eye(len(theta))[-1:]
-    others = np.eye(len(theta))[:-1]
+    last, others = np.eye(len(theta))[-1:], np.eye(len(theta))[:-1]
     fixed = np.append(theta[:-1], 0.0)
-    zero = np.zeros(1)
-    return Coordinates(
+    coordinates = Coordinates(
         read=last,
-        read_origin=zero,
+        read_origin=np.zeros(1),
         select=last,
         row_origin=fixed,
         tilt=np.zeros(len(theta)),
@@ -196,4 +166,14 @@ def _last_of(theta: np.ndarray) -> Coordinates:
         lift_origin=fixed,
         outside=others if len(others) else None,
         outside_origin=-theta[:-1] if len(others) else None,
+    )
+    return curve_between(
+        PottsFamily(layout),
+        coordinates,
+        low,
+        high,
+        start=rng.integers(0, layout.n_states, (CHAINS, layout.n_sites)).astype(np.int8),
+        rng=rng,
+        progressbar=progressbar,
+        kind=CurveRule,
     )

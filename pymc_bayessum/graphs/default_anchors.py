@@ -20,12 +20,12 @@ from pymc_bayessum.graphs.coordinates import identifiable, spanned
 from pymc_bayessum.graphs.curves import hidden_rule
 from pymc_bayessum.graphs.estimates import data_rows
 from pymc_bayessum.graphs.family import PottsFamily
-from pymc_bayessum.graphs.pseudo import pseudo_mode
+from pymc_bayessum.graphs.pseudo import PseudoTarget, pseudo_mode
 from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout
 from pymc_bayessum.normalizers.anchored.climbing import Data
 from pymc_bayessum.normalizers.anchored.defaults import default_anchored, matched_prior
 
-__all__ = ["PottsAnchors", "default_rule", "prior_parameters"]
+__all__ = ["PottsAnchors", "prior_parameters"]
 
 #: Rows from which on data are varied enough to start all chains from.
 MANY_ROWS = 50
@@ -65,7 +65,8 @@ class PottsAnchors:
         states = layout.encode(data_rows(layout, complete))
         coordinates = identifiable(layout) if draws is None else spanned(layout, draws)
         prior = matched_prior(coordinates, draws)
-        start = pseudo_mode(layout, states, coordinates, prior)[0] if coordinates.size else None
+        target = PseudoTarget(layout, states, np.ones(len(states)))
+        start = pseudo_mode(target, coordinates, prior)[0] if coordinates.size else None
         return default_anchored(
             PottsFamily(layout),
             Data(layout.mean_statistics(states), len(states)),
@@ -81,37 +82,12 @@ class PottsAnchors:
 
     def without_data(self) -> GraphNormalizer:
         """Follow log Z over the prior of one coupling, for labels that nobody observes."""
-        how = {"rng": self.random_seed, "progressbar": self.progressbar}
-        return hidden_rule(self.layout, self.draws, **how)
+        return hidden_rule(self.layout, self.draws, self.random_seed, self.progressbar)
 
     def restored(self, dataset: xr.Dataset) -> AnchoredRule:
         """Return the anchors that a dataset holds."""
         family = PottsFamily(self.layout)
         return AnchoredRule(family=family, **as_fields(dataset, family))
-
-
-def default_rule(
-    layout: PottsLayout,
-    observed: Any,
-    h: Any = None,
-    J: Any = None,
-    *,
-    rng: Any = 0,
-    progressbar: bool = True,
-) -> AnchoredRule:
-    """Anchor a model with this prior of ``h`` and ``J``, symbolic or not, at observed rows (n, L).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.default_anchors import default_rule
-    >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "none", "scalar", spins=True)
-    >>> x = np.where(np.indices((4, 4)).sum(axis=0) > 3, 1, -1).reshape(1, 16)
-    >>> len(default_rule(layout, x, progressbar=False).anchors)
-    3
-    """
-    return PottsAnchors(layout, prior_parameters(layout, h, J), rng, progressbar)(observed)
 
 
 def _first_states(layout: PottsLayout, states: np.ndarray) -> np.ndarray:

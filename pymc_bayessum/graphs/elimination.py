@@ -51,8 +51,6 @@ LARGEST_MEMORY = 4e9
 #: Plans that are kept, by graph and alphabet, and how many of them.
 _PLANS: dict[tuple[bytes, int, int], "EliminationPlan"] = {}
 MOST_PLANS = 64
-#: What a reference by elimination is called.
-ELIMINATION = "elimination on the graph"
 
 
 def _power(base: int, exponent: int) -> float:
@@ -79,11 +77,9 @@ class EliminationPlan:
         return self.n_sites, self.n_states, self.edges.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        """Compare graphs and alphabets."""
         return isinstance(other, EliminationPlan) and self._key == other._key
 
     def __hash__(self) -> int:
-        """Hash of graph and alphabet."""
         return hash(self._key)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -129,11 +125,6 @@ class EliminationPlan:
         value = np.full(1, np.nan)
         call_native("log_partition", *self._full(h, J), self.packed, value)
         return float(value[0])
-
-    def log_partitions(self, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-        """Log Z of a batch of full parameters ``h`` (..., L, S) and ``J`` (..., E, S, S)."""
-        one_by_one = np.vectorize(self.log_partition, otypes=[float], signature="(l,s),(e,s,s)->()")
-        return one_by_one(h, J)
 
     def marginals(self, h: np.ndarray, J: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Log Z, site marginals (L, S) and edge marginals (E, S, S)."""
@@ -188,9 +179,7 @@ def elimination_plan(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.elimination import elimination_plan
     >>> plan = elimination_plan(graphs.ring(6), 6, 2)
     >>> bool(np.isclose(plan.log_partition(np.zeros((6, 2)), np.zeros((6, 2, 2))), 6 * np.log(2)))
     True
@@ -224,7 +213,6 @@ def plan_within(layout: PottsLayout, budget: float) -> EliminationPlan | None:
     Examples
     --------
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
     >>> small = PottsLayout(100, 3, graphs.grid(10, 10), "shared", "scalar")
     >>> wide = PottsLayout(400, 3, graphs.grid(20, 20), "shared", "scalar")
     >>> [plan_within(layout, Budget.ONCE) is None for layout in (small, wide)]
@@ -247,7 +235,6 @@ def least_cost(layout: PottsLayout) -> tuple[int, float]:
     Examples
     --------
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
     >>> least_cost(PottsLayout(40, 2, graphs.complete(40), "none", "scalar"))[0]
     39
     """

@@ -155,30 +155,19 @@ def _gather(work, size, target, runs, first, last):
 
 
 @_inner
-def _finite_spread(values):
-    """Range of the finite logarithms of a field; not finite where there is none.
+def _spread_of(values, of_states):
+    """Range of the logarithms of a field or a coupling; not finite where all is forbidden.
 
     A forbidden state is an exact zero in every sum and, unlike a forbidden pair, leaves the ratios
-    of the messages that reach its site as they are.
+    of the messages that reach its site as they are: it does not count.
     """
     low = np.inf
     high = -np.inf
     for value in values:
-        if value.real != -np.inf:
+        if not of_states or value.real != -np.inf:
             low = min(low, value.real)
         high = max(high, value.real)
     return high - low if high > -np.inf else np.inf
-
-
-@_inner
-def _spread_of(values):
-    """Range of the logarithms in a small table; not finite where an entry is not."""
-    low = values[0].real
-    high = low
-    for value in values:
-        low = min(low, value.real)
-        high = max(high, value.real)
-    return high - low
 
 
 @_inner
@@ -187,10 +176,10 @@ def _needs_logs(h, J, steps):
     n_edges = J.shape[0]
     ranges = np.empty(n_edges)
     for row in range(n_edges):
-        ranges[row] = _spread_of(J[row].ravel())
+        ranges[row] = _spread_of(J[row].ravel(), False)
     bounds = np.zeros(len(steps.sites))
     for step in range(len(steps.sites)):
-        table = _finite_spread(h[steps.sites[step]])
+        table = _spread_of(h[steps.sites[step]], True)
         for k in range(steps.local_at[step], steps.local_at[step + 1], 3):
             table += ranges[steps.local[k]]
         for k in range(steps.factor_at[step] + 1, steps.factor_at[step + 1]):

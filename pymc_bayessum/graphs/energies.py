@@ -38,8 +38,6 @@ class RowLogp(TensorSymbolicOp):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from pymc_bayessum.graphs.energies import RowLogp
     >>> RowLogp()(np.float64(0.5), np.eye(2), np.array([1.0, 2.0])).eval().tolist()
     [0.5, 1.5]
     """
@@ -61,7 +59,6 @@ class RowLogp(TensorSymbolicOp):
         return back
 
     def __str__(self) -> str:
-        """Name the Op."""
         return type(self).__name__
 
 

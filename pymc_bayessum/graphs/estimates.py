@@ -1,4 +1,4 @@
-"""Parameters and data of a graph model as numbers: checked, and stacked into a vector."""
+"""Parameters and data of a graph model: checked, stacked into a vector, and asked for log Z."""
 
 from typing import Any
 
@@ -6,9 +6,35 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_bayessum.graphs.statistics import PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.graphs.statistics import PottsLayout, potts_layout
+from pymc_bayessum.normalizers.anchored.estimated import Estimated
+from pymc_bayessum.normalizers.node import log_z
 
-__all__ = ["data_rows", "model_layout", "numeric_parameters", "symbolic_parameters"]
+__all__ = [
+    "GraphEstimate",
+    "data_rows",
+    "model_layout",
+    "numeric_parameters",
+    "symbolic_parameters",
+]
+
+
+class GraphEstimate:
+    """An estimate of log Z, a function of parameter vectors, asked by fields and couplings."""
+
+    def log_z(self: Any, h: Any, J: Any) -> Variable:
+        """Symbolic log Z.
+
+        Parameters
+        ----------
+        h, J : TensorVariable or array_like
+            In the shapes of ``layout``, with optional leading batch dimensions.
+        """
+        return log_z(Estimated(self), symbolic_parameters(self.layout, h, J))
+
+    def value(self: Any, h: Any, J: Any) -> float:
+        """Log Z at numeric parameters."""
+        return float(self.log_z_at(np, numeric_parameters(self.layout, h, J)))
 
 
 def symbolic_parameters(layout: PottsLayout, h: Any, J: Any) -> Variable:
@@ -29,26 +55,9 @@ def numeric_parameters(layout: PottsLayout, h: Any, J: Any) -> np.ndarray:
     return layout.flatten(h, J)
 
 
-def model_layout(
-    h: Any,
-    J: Any,
-    edges: Any,
-    *,
-    ising: bool = False,
-    n_sites: int | None = None,
-    n_states: int | None = None,
-    observed: Any = None,
-) -> tuple[PottsLayout, np.ndarray]:
-    """Layout and parameter vector (d,) of a model given by numbers, as for ``Potts`` or ``Ising``.
-
-    Sizes are those given where the shapes do not tell; of observed data only the shape is used.
-    """
-    if ising:
-        layout, h, J = ising_layout(h, J, edges, n_sites=n_sites, observed=observed)
-    else:
-        layout, h, J = potts_layout(
-            h, J, edges, n_sites=n_sites, n_states=n_states, observed=observed
-        )
+def model_layout(h: Any, J: Any, edges: Any, **about: Any) -> tuple[PottsLayout, np.ndarray]:
+    """Layout and parameter vector (d,) of a model given by numbers, as for `potts_layout`."""
+    layout, h, J = potts_layout(h, J, edges, **about)
     theta = numeric_parameters(layout, h, J)
     if not np.isfinite(theta).all():
         raise ValueError("h and J must hold finite numbers only")

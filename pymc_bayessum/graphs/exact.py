@@ -30,7 +30,6 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.graphs.elimination import (
-    ELIMINATION,
     LARGEST_MEMORY,
     Budget,
     EliminationPlan,
@@ -84,15 +83,16 @@ class _EliminationOp(JAXOp):
             variables.append(kind.filter_variable(variable))
         return Apply(self, variables, [kind() for kind in self.output_types])
 
-    def run(self, *inputs: np.ndarray) -> tuple[Any, ...]:
-        """Run the pass on numbers."""
-        found = getattr(self.plan, self.method)(*inputs)
+    def run(self, *inputs: Any) -> tuple[np.ndarray, ...]:
+        """Run the pass on numbers, or on a batch of them, in their precision."""
+        method, types = getattr(self.plan, self.method), [inputs[0].dtype] * len(self.output_types)
+        found = np.vectorize(method, types, signature=self.gufunc_signature)(*inputs)
         return found if isinstance(found, tuple) else (found,)
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Keep what the pass returns."""
         for storage, value in zip(output_storage, self.run(*inputs), strict=True):
-            storage[0] = np.asarray(value)
+            storage[0] = value
 
     def perform_jax(self, *inputs: Any) -> Any:
         """Run under JAX."""
@@ -119,10 +119,7 @@ class LogPartition(_EliminationOp):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.elimination import elimination_plan
-    >>> from pymc_bayessum.graphs.exact import LogPartition
     >>> log_z = LogPartition(elimination_plan(graphs.chain(3), 3, 2))
     >>> bool(np.isclose(log_z(np.zeros((3, 2)), np.zeros((2, 2, 2))).eval(), 3 * np.log(2)))
     True
@@ -239,21 +236,11 @@ def _jax_functions(plan: EliminationPlan) -> dict[str, Callable[..., Any]]:
     def on_host(op: _EliminationOp) -> Callable[..., Any]:
         shapes = [kind.shape for kind in op.output_types]
 
-        def batched(*inputs: Any) -> tuple[np.ndarray, ...]:
-            arrays = [np.asarray(value) for value in inputs]
-            batch = arrays[0].shape[:-2]
-            results = tuple(np.empty((*batch, *shape), arrays[0].dtype) for shape in shapes)
-            for index in np.ndindex(batch):
-                values = op.run(*(array[index] for array in arrays))
-                for result, value in zip(results, values, strict=True):
-                    result[index] = value
-            return results
-
         def call(*inputs: Any) -> tuple[Any, ...]:
             dtype = jnp.result_type(float)
             outputs = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
             values = [jnp.asarray(value, dtype) for value in inputs]
-            return jax.pure_callback(batched, outputs, *values, vmap_method="broadcast_all")
+            return jax.pure_callback(op.run, outputs, *values, vmap_method="broadcast_all")
 
         return call
 
@@ -282,14 +269,14 @@ class Elimination(Exact):
 
     plan: EliminationPlan
 
-    description = ELIMINATION
+    description = "elimination on the graph"
     advice = "a prior that keeps h and J finite: elimination is exact wherever they are"
 
     def log_z(self, xp: Any, *theta: Any) -> Any:
         """Log Z by the compiled passes, or by the Op around them."""
         fields, couplings = theta
         if xp is np:
-            return self.plan.log_partitions(fields, couplings)
+            return LogPartition(self.plan).run(fields, couplings)[0]
         op: Any = LogPartition(self.plan)
         batched = fields.type.ndim > 2 or couplings.type.ndim > 3
         return (Blockwise(op) if batched else op)(fields, couplings)
@@ -307,27 +294,20 @@ class ExactNormalizer:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import pytensor.tensor as pt
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.exact import ExactNormalizer
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
     >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "scalar", "scalar", spins=True)
     >>> exact = ExactNormalizer(layout)
     >>> bool(np.isclose(exact.log_z(0.0, 0.0).eval(), 16 * np.log(2)))
     True
-    >>> exact.width, exact.predicted_error
-    (4, 0.0)
+    >>> exact.plan.width
+    4
     """
 
     layout: PottsLayout
 
     is_absolute = True
-    #: Zero, up to rounding.
-    predicted_error = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse graphs that are too wide."""
         layout = self.layout
         if plan_within(layout, Budget.ON_REQUEST) is None:
             width, entries = least_cost(layout)
@@ -347,11 +327,6 @@ class ExactNormalizer:
         layout = self.layout
         return elimination_plan(layout.edges, layout.n_sites, layout.n_states)
 
-    @property
-    def width(self) -> int:
-        """Largest separator of the elimination."""
-        return self.plan.width
-
     def log_z(self, h: Any, J: Any) -> TensorVariable:
         """Return the symbolic log Z of parameters in the layout's shapes, or of a batch of them."""
         return log_z(Elimination(self.plan), *self.layout.expand(h, J))
@@ -359,20 +334,3 @@ class ExactNormalizer:
     def value(self, h: Any, J: Any) -> float:
         """Log Z of numbers in the layout's shapes."""
         return self.plan.log_partition(*self.layout.expand(h, J))
-
-    def marginals(self, h: Any, J: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Site marginals (L, S) and edge marginals (E, S, S) for numbers in the layout's shapes."""
-        _, sites, pairs = self.plan.marginals(*self.layout.expand(h, J))
-        return sites, pairs
-
-    def report(self) -> dict[str, Any]:
-        """Return width and cost."""
-        plan = self.plan
-        return {
-            "normalizer": "exact",
-            "width": plan.width,
-            "table_entries": plan.cost,
-            "memory_bytes": plan.memory,
-            "predicted_error": self.predicted_error,
-            "reach": "all finite h and J",
-        }

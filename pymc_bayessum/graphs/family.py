@@ -64,7 +64,6 @@ class PottsFamily:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> from pymc_bayessum.normalizers.family import Family
     >>> ring = PottsFamily(PottsLayout(4, 2, graphs.ring(4), "none", "scalar", spins=True))

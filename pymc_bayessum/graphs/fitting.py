@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_bayessum.arguments import as_generator, integer, real
 from pymc_bayessum.graphs.anchors import AnchoredRule, MomentMethod
-from pymc_bayessum.graphs.chain_climbing import ChainClimb, Posterior, climb_by_chains, looked_at
+from pymc_bayessum.graphs.chain_climbing import ChainClimb, Posterior, climb_by_chains, look
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.estimates import numeric_parameters
 from pymc_bayessum.graphs.family import PottsFamily
@@ -20,7 +20,6 @@ from pymc_bayessum.graphs.fitted import FittedPotts
 from pymc_bayessum.graphs.pseudo import (
     PseudoTarget,
     data_layout,
-    lifted,
     mode_of_parameters,
     normal_prior,
     parameter_prior,
@@ -270,13 +269,12 @@ def fit_potts(
     mean, variance = parameter_prior(layout, prior_mean, prior_sd)
     counted = row_weights(weights, len(states))
     rate = real("group_rate", group_rate)
-    stochastic = _is_stochastic(layout, method, rate, resume)
-    if stochastic:
-        data = PseudoTarget(layout, states, counted)
+    data = PseudoTarget(layout, states, counted)
+    if _is_stochastic(layout, method, rate, resume):
         sizes = integer("n_chains", n_chains, 20), integer("max_rounds", max_rounds, 1)
         return _stochastic_fit(data, mean, variance, rate, start, *sizes, resume, rng, progressbar)
     coordinates = identifiable(layout)
-    prior = normal_prior(coordinates, mean, variance)
+    prior, gain = normal_prior(coordinates, mean, variance)
     total = float(counted.sum())
     chains = None
     if resume is not None:
@@ -284,7 +282,7 @@ def fit_potts(
     elif start is not None:
         point = coordinates.of(numeric_parameters(layout, *start))
     else:
-        point, _, _ = pseudo_mode(layout, states, coordinates, prior, weights=counted)
+        point, _, _ = pseudo_mode(data, coordinates, prior)
     n = max(5000, 10 * coordinates.size) if n is None else integer("n", n, 40)
     stopped = False
     try:
@@ -306,7 +304,7 @@ def fit_potts(
             )
     except Interrupted as stop:
         found, stopped = stop.partial, True
-    theta, gain = lifted(coordinates, found.point, mean, variance)
+    theta = mean + gain @ (found.point - prior.mean)
     inner = np.linalg.inv(found.curvature)
     free = np.diag(variance) - gain @ (coordinates.read * variance)
     fit = PottsFit(
@@ -386,8 +384,8 @@ def _stochastic_fit(
                 theta = numeric_parameters(layout, *place)
                 chains = _new_chains(data, theta, n_chains, generator)
                 begun = ChainClimb(theta, chains, FIRST_STEP)
-                looks.append(looked_at(target, begun, generator))
-            first = min(looks, key=lambda look: look.error)
+                looks.append(look(target, begun, generator)[0])
+            first = min(looks, key=lambda seen: seen.error)
         stopped = False
         try:
             found = climb_by_chains(target, first, generator, max_rounds=max_rounds, report=report)

@@ -14,15 +14,16 @@ from pymc.model import modelcontext
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.util import get_random_generator
+from scipy.stats import rankdata
 
 from pymc_bayessum.arguments import integer
-from pymc_bayessum.graphs.label_start import ranked_labels
+from pymc_bayessum.graphs.neighbours import adjacency
 from pymc_bayessum.graphs.potts import PottsRV
-from pymc_bayessum.graphs.samplers import GraphChain, rewards_agreement
+from pymc_bayessum.graphs.samplers import GraphChain, choose_sampler
 from pymc_bayessum.graphs.site_fields import Point, SiteFields
 from pymc_bayessum.graphs.statistics import PottsLayout
 
-__all__ = ["LabelStep"]
+__all__ = ["LabelStep", "ranked_labels"]
 
 Moves = Literal["swendsen-wang", "gibbs"]
 
@@ -167,10 +168,8 @@ class _Conditional:
         states = np.array(self.layout.encode(point[self.name]))
         fields, couplings = self._parameters(point)
         for row in np.ndindex(states.shape[:-1]):
-            name = moves
-            if name != "gibbs":
-                agreeing = rewards_agreement(self._given, couplings[row])
-                name = "swendsen-wang" if agreeing else "gibbs"
+            asked = moves if moves == "gibbs" else None
+            name = choose_sampler(self._given, couplings[row], asked, 0.0)
             chain = GraphChain(self._given, fields[row], couplings[row], name)
             states[row] = chain.advance(states[row][None], sweeps, rng)[0]
         return states
@@ -238,6 +237,43 @@ def _check_labels(name: str, layout: PottsLayout, labels: np.ndarray) -> None:
     if not layout.valid(labels).all():
         allowed = "-1 and +1" if layout.spins else f"0 .. {layout.n_states - 1}"
         raise ValueError(f"{name} must start from labels {allowed}, got {np.unique(labels)[:10]}")
+
+
+def ranked_labels(layout: PottsLayout, data: np.ndarray) -> np.ndarray:
+    """Divide sites into as many groups of equal size as there are labels, by their data.
+
+    Several columns are ranked along their first principal direction, turned so that the first
+    column increases. Each site counts together with its neighbours: their mean has less noise,
+    and labels that agree with their neighbours are what hidden labels are about. Data (L, C) are
+    NaN where nothing was observed; labels are states 0 .. S-1.
+
+    Examples
+    --------
+    >>> from pymc_bayessum import graphs
+    >>> layout = PottsLayout(6, 2, graphs.chain(6), "none", "scalar")
+    >>> ranked_labels(layout, np.array([[1.0], [0.0], [1.0], [5.0], [6.0], [5.0]])).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    score = _smooth(layout, _first_direction(data))
+    states = ((rankdata(score, method="ordinal") - 1) * layout.n_states) // layout.n_sites
+    return np.minimum(states, layout.has_state.sum(axis=1) - 1).astype(np.int64)
+
+
+def _first_direction(data: np.ndarray) -> np.ndarray:
+    """Scores of rows on their first principal direction; zero where nothing was observed."""
+    centred = data - np.nanmean(data, axis=0)
+    scale = np.nanstd(data, axis=0)
+    centred = np.where(np.isnan(centred), 0.0, centred) / np.where(scale > 0.0, scale, 1.0)
+    direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
+    return centred @ direction * (1.0 if direction[0] >= 0.0 else -1.0)
+
+
+def _smooth(layout: PottsLayout, score: np.ndarray) -> np.ndarray:
+    """Mean over a site and its neighbours."""
+    start, site, _ = adjacency(layout.edges, layout.n_sites)
+    degree = np.diff(start)
+    owner = np.repeat(np.arange(layout.n_sites), degree)
+    return (score + np.bincount(owner, score[site], layout.n_sites)) / (1 + degree)
 
 
 STEP_METHODS.append(LabelStep)

@@ -252,9 +252,9 @@ def as_edges(edges: Any, n_sites: int | None = None) -> np.ndarray:
     if pairs.dtype.kind not in "iu":
         raise TypeError(f"edges must be integers, got an array of {pairs.dtype}")
     pairs = pairs.astype(np.int64)
-    if pairs.min() < 0 or (n_sites is not None and pairs.max() >= n_sites):
+    outside = (pairs < 0) | (pairs >= (np.inf if n_sites is None else n_sites))
+    if outside.any():
         allowed = "0 and above" if n_sites is None else f"0 .. {n_sites - 1}"
-        outside = (pairs < 0) | (pairs >= (np.inf if n_sites is None else n_sites))
         row = int(np.argmax(outside.any(axis=1)))
         raise ValueError(f"edges: edge {row} is {tuple(pairs[row].tolist())}, allowed: {allowed}")
     loops = pairs[:, 0] == pairs[:, 1]

@@ -59,7 +59,6 @@ def conditionals(
 
     Examples
     --------
-    >>> import numpy as np
     >>> edges, couplings = np.array([[0, 1]]), np.log([[[3.0, 1.0], [1.0, 1.0]]])
     >>> conditionals(np.array([[0, 0]]), np.zeros((2, 2)), couplings, edges).round(2).tolist()
     [[[0.75, 0.25], [0.75, 0.25]]]
@@ -138,7 +137,6 @@ def block_moments(
     --------
     Two sites: the joint conditional of both is the model itself, whatever the draws.
 
-    >>> import numpy as np
     >>> edges, couplings = np.array([[0, 1]]), np.log([[[3.0, 1.0], [1.0, 1.0]]])
     >>> _, pairs = block_moments(np.array([[1, 0]]), np.zeros((2, 2)), couplings, edges)
     >>> pairs.round(3).tolist()
@@ -184,7 +182,6 @@ def consistent(
 
     Examples
     --------
-    >>> import numpy as np
     >>> sites, pairs = np.array([[0.6, 0.4], [0.5, 0.5]]), np.array([[[0.5, 0.1], [0.1, 0.3]]])
     >>> consistent(sites, pairs, np.array([[0, 1]]))[1].sum(axis=2).round(3).tolist()
     [[0.6, 0.4]]
@@ -200,7 +197,6 @@ def statistics_of_marginals(layout: PottsLayout, sites: Any, pairs: Any) -> np.n
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> layout = PottsLayout(2, 2, graphs.chain(2), "shared", "scalar")
     >>> sites, pairs = np.array([[0.6, 0.4], [0.5, 0.5]]), np.array([[[0.4, 0.2], [0.1, 0.3]]])
@@ -209,26 +205,17 @@ def statistics_of_marginals(layout: PottsLayout, sites: Any, pairs: Any) -> np.n
     """
     sites, pairs = np.asarray(sites, dtype=float), np.asarray(pairs, dtype=float)
     batch = sites.shape[:-2]
-    field = {
-        "none": lambda: np.zeros((*batch, 0)),
-        "scalar": lambda: (sites[..., 1] - sites[..., 0]).sum(axis=-1, keepdims=True),
-        "shared": lambda: sites.sum(axis=-2),
-        "full": lambda: (
-            sites[..., 1] - sites[..., 0] if layout.spins else sites.reshape((*batch, -1))
-        ),
-    }[layout.field_kind]()
-
-    def unit() -> np.ndarray:
-        return (pairs * layout.unit_couplings).sum(axis=(-1, -2))
-
-    coupling = {
-        "none": lambda: np.zeros((*batch, 0)),
-        "scalar": lambda: unit().sum(axis=-1, keepdims=True),
-        "edge": unit,
-        "shared": lambda: pairs.sum(axis=-3).reshape((*batch, -1)),
-        "full": lambda: pairs.reshape((*batch, -1)),
-    }[layout.coupling_kind]()
-    return np.concatenate([field, coupling], axis=-1)
+    if layout.spins:
+        sites = sites[..., 1] - sites[..., 0]
+    if layout.coupling_kind in ("scalar", "edge"):
+        pairs = (pairs * layout.unit_couplings).sum(axis=(-1, -2))
+    parts = [np.zeros((*batch, 0))]
+    for part, kind in ((sites, layout.field_kind), (pairs, layout.coupling_kind)):
+        if kind in ("scalar", "shared"):
+            part = part.sum(axis=len(batch))
+        if kind != "none":
+            parts.append(part.reshape((*batch, -1)))
+    return np.concatenate(parts, axis=-1)
 
 
 def stein_gibbs_kernel(
@@ -251,7 +238,6 @@ def stein_gibbs_kernel(
 
     Examples
     --------
-    >>> import numpy as np
     >>> x = np.array([[0], [1]])
     >>> p = np.array([[[0.75, 0.25]], [[0.75, 0.25]]])
     >>> k = stein_gibbs_kernel(x, p, x, p, 0.1)
@@ -296,7 +282,6 @@ def _left_out(
     --------
     A single site: the conditional is the model itself, and hardly anything is left to chance.
 
-    >>> import numpy as np
     >>> x = np.array([[0], [1], [1], [0], [0], [1]])
     >>> p = np.tile([[[0.75, 0.25]]], (6, 1, 1))
     >>> _left_out(x, (x == 0).astype(float), p, 0.1).round(3).ravel().tolist()

@@ -1,24 +1,11 @@
 """Who is next to whom: couplings sorted by the site they act on, and the local fields they make."""
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-__all__ = ["Neighbours", "adjacency", "local_fields", "neighbours", "softmax"]
-
-
-class Neighbours(NamedTuple):
-    """Neighbours of every site, one after the other, with the couplings turned towards the site.
-
-    Those of site i stand at ``start[i] : start[i + 1]`` of ``site`` (2 E,), the neighbouring sites;
-    ``table[k, b, a]`` couples state b of the k-th of these with state a of the site itself.
-    """
-
-    start: np.ndarray
-    site: np.ndarray
-    table: np.ndarray
+__all__ = ["adjacency", "local_fields", "neighbours", "softmax"]
 
 
 def adjacency(edges: np.ndarray, n_sites: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -29,7 +16,6 @@ def adjacency(edges: np.ndarray, n_sites: int) -> tuple[np.ndarray, np.ndarray, 
 
     Examples
     --------
-    >>> import numpy as np
     >>> start, site, end = adjacency(np.array([[0, 1], [1, 2]]), 3)
     >>> start.tolist(), site.tolist(), end.tolist()
     ([0, 1, 3, 4], [1, 0, 2, 1], [0, 2, 1, 3])
@@ -45,19 +31,22 @@ def _adjacency(edge_bytes: bytes, n_sites: int) -> tuple[np.ndarray, np.ndarray,
     return np.searchsorted(here[end], np.arange(n_sites + 1)), there[end], end
 
 
-def neighbours(couplings: np.ndarray, edges: np.ndarray, n_sites: int) -> Neighbours:
-    """Sort the couplings of a graph, (E, S, S), by the site they act on.
+def neighbours(
+    couplings: np.ndarray, edges: np.ndarray, n_sites: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort the couplings of a graph, (E, S, S), by the site they act on: ``start, site, table``.
+
+    The first two as of :func:`adjacency`; ``table[k, b, a]`` (2 E, S, S) couples state b of the
+    k-th neighbour with state a of the site itself.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> found = neighbours(np.zeros((2, 3, 3)), np.array([[0, 1], [1, 2]]), 3)
-    >>> found.start.tolist(), found.site.tolist()
-    ([0, 1, 3, 4], [1, 0, 2, 1])
+    >>> neighbours(np.array([[[1, 2], [3, 4]]]), np.array([[0, 1]]), 2)[2].tolist()
+    [[[1, 3], [2, 4]], [[1, 2], [3, 4]]]
     """
     start, site, end = adjacency(edges, n_sites)
     table = np.concatenate([couplings.transpose(0, 2, 1), couplings])
-    return Neighbours(start, site, table[end])
+    return start, site, table[end]
 
 
 @njit(cache=True, nogil=True)

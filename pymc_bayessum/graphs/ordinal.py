@@ -122,8 +122,6 @@ def _padded(thresholds: Any) -> tuple[Any, np.ndarray | None]:
     if not isinstance(thresholds, list | tuple):
         return as_parameter("thresholds", thresholds, may_forbid=True), None
     rows = [as_parameter("thresholds", row, may_forbid=True) for row in thresholds]
-    if not all(row.ndim == 1 for row in rows):
-        raise ValueError("thresholds must be a table (L, C) or a sequence of vectors, one an item")
     lengths = np.array([_known_shape(row, 1)[0] for row in rows])
     longest = int(lengths.max(initial=0))
     xp: Any = pt if any(isinstance(row, Variable) for row in rows) else np

@@ -47,7 +47,6 @@ class RuleNormalizer:
     is_absolute = True
 
     def __post_init__(self) -> None:
-        """Check that the nodes are rows of states."""
         nodes = self.rule.nodes
         n_sites = self.layout.n_sites
         if isinstance(nodes, tuple) or nodes.ndim != 2 or nodes.shape[1] != n_sites:
@@ -70,12 +69,3 @@ class RuleNormalizer:
             lambda nodes: symbolic_energy(layout, layout.encode(nodes), h, J),
             theta,
         )
-
-    def report(self) -> dict[str, Any]:
-        """Return the size and the variance of the rule."""
-        return {
-            "normalizer": "rule",
-            "n_nodes": len(self.rule),
-            "variance": float(self.rule.variance),
-            "reach": f"parameters whose mass {len(self.rule)} fixed nodes can see",
-        }

@@ -9,13 +9,13 @@ from pymc.distributions.distribution import Discrete, SymbolicRandomVariable, _s
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import constant_fold, floatX
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import walk
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorConstant, TensorVariable
 
+from pymc_bayessum.arguments import integer
 from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.default_anchors import PottsAnchors, prior_parameters
 from pymc_bayessum.graphs.elimination import Budget, least_cost, plan_within
@@ -24,7 +24,7 @@ from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.mixing import warn_of_memory
 from pymc_bayessum.graphs.plain_rules import RuleNormalizer
 from pymc_bayessum.graphs.samplers import SWEEPS, sample_states
-from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.graphs.statistics import GraphNormalizer, PottsLayout, potts_layout
 from pymc_bayessum.normalizers.anchored.anchorage import Anchorage, known_data, resolved
 from pymc_bayessum.normalizers.drawn import StatesRV, apply_rv, one_set
 from pymc_bayessum.normalizers.interpreted import evaluated
@@ -71,7 +71,6 @@ class PottsRV(StatesRV):
         return PottsAnchors(self.layout, draws, random_seed, progressbar)
 
     def __str__(self) -> str:
-        """Name with the size of the graph."""
         layout = self.layout
         return f"{self.name}_rv{{{layout.n_sites} sites, {layout.n_states} states}}"
 
@@ -101,22 +100,10 @@ def potts_logp(op: PottsRV, values: Any, rng: Any, size: Any, h: Any, J: Any, **
 def potts_support_point(op: PottsRV, rv: Any, rng: Any, size: Any, h: Any, J: Any) -> Any:
     """Return the best state of each site by its field alone."""
     layout = op.layout
-    n_batch = J.type.ndim - len(layout.coupling_shape)
-    fields = layout.expand_field(h)
-    if layout.field_kind == "none":
-        fields = np.zeros((1,) * n_batch + (layout.n_sites, layout.n_states))
-    point = layout.decode(pt.argmax(fields, axis=-1))
+    point = layout.decode(pt.argmax(layout.expand_field(h), axis=-1))
     if rv_size_is_none(size):
         return point + pt.zeros_like(rv)
     return pt.broadcast_to(point, (*tuple(size), layout.n_sites))
-
-
-def _warn_of_noisy_curvature(name: str, rule: AnchoredRule) -> None:
-    """Warn, not refuse: a mode needs fewer draws, and which will be run is not known here."""
-    try:
-        rule.require_curvature()
-    except ValueError as reason:
-        warnings.warn(f"{name}: good for a mode, not for NUTS: {reason}", stacklevel=4)
 
 
 def _fit_normalizer(normalizer: Any, layout: PottsLayout) -> GraphNormalizer | None:
@@ -181,16 +168,10 @@ def _with_known_shape(value: Any) -> Any:
 
 
 def _length(length: Any) -> int | None:
-    if isinstance(length, SharedVariable):
-        return int(length.get_value())
-    if isinstance(length, Constant):
-        return int(length.data)
-    if isinstance(length, Variable):
-        try:
-            return int(evaluated(length))
-        except MissingInputError:  # the graph may know
-            return None
-    return int(length)
+    try:
+        return int(evaluated(length) if isinstance(length, Variable) else length)
+    except MissingInputError:  # the graph may know
+        return None
 
 
 def _numbers(observed: Any) -> np.ndarray | None:
@@ -199,12 +180,6 @@ def _numbers(observed: Any) -> np.ndarray | None:
         return observed
     data = known_data(observed)
     return evaluated(observed) if data is None else data
-
-
-def _positive(sweeps: Any) -> int:
-    if isinstance(sweeps, bool) or not isinstance(sweeps, int | np.integer) or sweeps < 1:
-        raise ValueError(f"sweeps must be a positive integer, got {sweeps!r}")
-    return int(sweeps)
 
 
 def as_parameter(name: str, value: Any, may_forbid: bool = False) -> Any:
@@ -255,7 +230,11 @@ class GraphDistribution(Discrete):
         layout, h, J = cls.layout(h, J, edges, observed=data, **about)
         normalizer: Any = _fit_normalizer(kwargs.pop("normalizer", None), layout)
         if isinstance(normalizer, AnchoredRule) and data is not None:
-            _warn_of_noisy_curvature(name, normalizer)
+            try:
+                normalizer.require_curvature()
+            except ValueError as reason:
+                # No more than a warning: a mode needs fewer draws, and what is run is not known.
+                warnings.warn(f"{name}: good for a mode, not for NUTS: {reason}", stacklevel=3)
         if normalizer is None and _forbids(h, J):
             if data is not None:
                 raise ValueError(
@@ -266,7 +245,7 @@ class GraphDistribution(Discrete):
         elif normalizer is None:
             build = PottsAnchors(layout, prior_parameters(layout, h, J))
             normalizer = Anchorage(build) if data is None else Anchorage.at(build, data)
-        op = cls.rv_type(layout, normalizer, _positive(kwargs.pop("sweeps", SWEEPS)))
+        op = cls.rv_type(layout, normalizer, integer("sweeps", kwargs.pop("sweeps", SWEEPS), 1))
         return super().__new__(cls, name, h, J, op, **kwargs)
 
     @classmethod
@@ -287,7 +266,8 @@ class GraphDistribution(Discrete):
         else:
             about = {key: kwargs.pop(key, None) for key in cls.about}
             layout, h, J = cls.layout(h, J, edges, observed=None, **about)
-            op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), _positive(sweeps))
+            sweeps = integer("sweeps", sweeps, 1)
+            op = cls.rv_type(layout, _fit_normalizer(normalizer, layout), sweeps)
         h, J = (pt.as_tensor_variable(floatX(part)) for part in (h, J))
         return super().dist([h, J], op=op, **kwargs)
 
@@ -298,15 +278,13 @@ class GraphDistribution(Discrete):
             raise ValueError(
                 "edges must be given: (E, 2) integers, a networkx graph, or [] if none"
             )
-        may_forbid = cls.rv_type is not IsingRV
-        h, J = as_parameter("h", h, may_forbid), as_parameter("J", J, may_forbid)
+        ising = cls.rv_type is IsingRV
+        h, J = as_parameter("h", h, not ising), as_parameter("J", J, not ising)
         if about.get("coupling") == "none":
             about["coupling"] = None
-        if cls.rv_type is IsingRV:
-            if about.pop("n_states") not in (None, 2):
-                raise ValueError("n_states of an Ising model is 2")
-            return ising_layout(h, J, edges, **about)
-        return potts_layout(h, J, edges, **about)
+        if ising and about["n_states"] not in (None, 2):
+            raise ValueError("n_states of an Ising model is 2")
+        return potts_layout(h, J, edges, ising=ising, **about)
 
 
 class Potts(GraphDistribution):

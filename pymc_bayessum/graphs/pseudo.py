@@ -23,7 +23,6 @@ __all__ = [
     "PseudoLikelihoodFit",
     "PseudoTarget",
     "data_layout",
-    "lifted",
     "mode_of_parameters",
     "normal_prior",
     "parameter_prior",
@@ -100,17 +99,12 @@ def _is_flat(slope: Any, limit: float) -> bool:
 
 
 def pseudo_mode(
-    layout: PottsLayout,
-    states: np.ndarray,
-    coordinates: Coordinates,
-    prior: NormalPrior,
-    weights: np.ndarray | None = None,
+    target: PseudoTarget, coordinates: Coordinates, prior: NormalPrior
 ) -> tuple[np.ndarray, float, bool]:
-    """Maximise the pseudo-likelihood of weighted rows times a normal prior over coordinates.
+    """Maximise the pseudo-likelihood times a normal prior over coordinates.
 
     Returns the mode (r,), its log pseudo-likelihood, and whether the search converged.
     """
-    target = PseudoTarget(layout, states, np.ones(len(states)) if weights is None else weights)
     n_rows = target.n_rows
 
     def value_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -232,19 +226,16 @@ def parameter_prior(
     return mean, sd**2
 
 
-def normal_prior(coordinates: Coordinates, mean: np.ndarray, variance: np.ndarray) -> NormalPrior:
-    """Prior on coordinates from independent normals on parameters."""
-    covariance = (coordinates.read * variance) @ coordinates.read.T
-    return NormalPrior(coordinates.of(mean), np.linalg.inv(covariance))
+def normal_prior(
+    coordinates: Coordinates, mean: np.ndarray, variance: np.ndarray
+) -> tuple[NormalPrior, np.ndarray]:
+    """Prior on coordinates from independent normals on parameters, and the gain (d, r).
 
-
-def lifted(
-    coordinates: Coordinates, point: np.ndarray, mean: np.ndarray, variance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Most probable parameters with given coordinates under the prior, and the map to them."""
+    The most probable parameters with given coordinates are ``mean + gain @ (c - prior.mean)``.
+    """
     covariance = (coordinates.read * variance) @ coordinates.read.T
     gain = np.linalg.solve(covariance, coordinates.read * variance).T
-    return mean + gain @ (point - coordinates.of(mean)), gain
+    return NormalPrior(coordinates.of(mean), np.linalg.inv(covariance)), gain
 
 
 def pseudo_likelihood(

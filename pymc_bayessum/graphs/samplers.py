@@ -28,7 +28,6 @@ __all__ = [
     "GraphChain",
     "SamplerName",
     "choose_sampler",
-    "rewards_agreement",
     "sample_exact",
     "sample_gibbs",
     "sample_states",
@@ -62,17 +61,17 @@ def choose_sampler(
     if sampler is None:
         if plan_within(layout, budget) is not None:
             return "exact"
-        return "swendsen-wang" if rewards_agreement(layout, J) else "gibbs"
+        return "swendsen-wang" if _rewards_agreement(layout, J) else "gibbs"
     if sampler not in get_args(SamplerName):
         raise ValueError(f"sampler must be one of {get_args(SamplerName)}, got {sampler!r}")
-    if sampler == "swendsen-wang" and not rewards_agreement(layout, J):
+    if sampler == "swendsen-wang" and not _rewards_agreement(layout, J):
         raise ValueError("sampler='swendsen-wang' needs scalar or edge couplings of at least zero")
     if sampler == "exact" and plan_within(layout, budget) is None:
         raise ValueError("sampler='exact': the graph is too wide for elimination, use chains")
     return sampler
 
 
-def rewards_agreement(layout: PottsLayout, J: Any) -> bool:
+def _rewards_agreement(layout: PottsLayout, J: Any) -> bool:
     """Whether all couplings reward agreement, and nothing else."""
     kinds = ("none", "scalar", "edge")
     alike = layout.coupling_kind in kinds and layout.scores is None
@@ -86,7 +85,6 @@ def sample_exact(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> layout = PottsLayout(9, 3, graphs.grid(3, 3), "none", "scalar")
     >>> x = sample_exact(layout, None, 100.0, 5, np.random.default_rng(0))
@@ -94,9 +92,8 @@ def sample_exact(
     True
     """
     plan = elimination_plan(layout.edges, layout.n_sites, layout.n_states)
-    fields = _of_one_set(layout.expand_field(h), 2)
-    couplings = _of_one_set(layout.expand_coupling(J), 3)
-    prepared = _prepared(plan, fields.tobytes(), couplings.tobytes())
+    fields, couplings = (full.tobytes() for full in layout.expand(h, J))
+    prepared = _prepared(plan, fields, couplings)
     draws = plan.draw(prepared, n, rng)
     # Where anything is allowed at all, draws are.
     if np.isneginf(layout.energy(draws[:1], h, J)).any():
@@ -120,7 +117,6 @@ class GraphChain:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> layout = PottsLayout(16, 2, graphs.grid(4, 4), "scalar", "scalar", spins=True)
     >>> chain, rng = GraphChain(layout, 0.1, 0.4, "swendsen-wang"), np.random.default_rng(0)
@@ -132,7 +128,7 @@ class GraphChain:
         self.layout, self.h, self.J, self.name = layout, h, J, name
         self.sites = site_tables(layout, h, J)
         self._by_cluster = name == "swendsen-wang"
-        self._clusters = _cluster_tables(layout, h, J) if self._by_cluster else _no_clusters(layout)
+        self._clusters = _cluster_tables(layout, h, J, self._by_cluster)
 
     def start(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Return independent draws from the fields alone."""
@@ -143,8 +139,6 @@ class GraphChain:
 
     def advance(self, states: np.ndarray, sweeps: int, rng: np.random.Generator) -> np.ndarray:
         """Return the states some sweeps later, in as few bytes as hold them."""
-        if sweeps < 0:
-            raise ValueError(f"sweeps must not be negative, got {sweeps}")
         small = np.int8 if self.layout.n_states <= np.iinfo(np.int8).max else np.int16
         now = np.array(states, dtype=small, order="C")
         seeds = rng.integers(1, 2**64, size=(len(now), 4), dtype=np.uint64)
@@ -180,7 +174,6 @@ def sample_states(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
     >>> layout = PottsLayout(400, 2, graphs.grid(20, 20), "none", "scalar", spins=True)
     >>> sample_states(layout, None, 0.3, 3, np.random.default_rng(0), sweeps=10).shape
@@ -204,15 +197,9 @@ def sample_states(
     return draws
 
 
-def _of_one_set(parameters: np.ndarray, n_axes: int) -> np.ndarray:
-    if parameters.ndim != n_axes:
-        raise ValueError("h and J must be one set of parameters, not a batch")
-    return np.ascontiguousarray(parameters)
-
-
 def _fields(layout: PottsLayout, h: Any) -> np.ndarray:
     """Fields of all sites, (L, S), or of one where all have the same, (1, S)."""
-    fields = _of_one_set(layout.expand_field(h), 2)
+    fields = np.ascontiguousarray(layout.expand_field(h))
     return fields[:1] if layout.field_kind != "full" and layout.has_state.all() else fields
 
 
@@ -238,8 +225,7 @@ def site_tables(layout: PottsLayout, h: Any, J: Any) -> Sites:
             return Sites(start, site, relative_factors(fields), powers, pairs, False)
     own = fields - fields.max(axis=1, keepdims=True)
     least = own.min(axis=1, where=np.isfinite(own), initial=0.0)
-    couplings = _of_one_set(layout.expand_coupling(J), 3)
-    table = neighbours(couplings, layout.edges, layout.n_sites).table
+    *_, table = neighbours(layout.expand_coupling(J), layout.edges, layout.n_sites)
     pairs = table - table.max(axis=(1, 2), keepdims=True, initial=-np.inf)
     owner = np.repeat(np.arange(layout.n_sites), np.diff(start))
     spreads = np.broadcast_to(-least, layout.n_sites).copy()
@@ -261,18 +247,14 @@ def _strength(layout: PottsLayout, J: Any) -> np.ndarray | None:
         return None
     # Spins: J x_i x_j is 2 J [x_i = x_j] less a constant.
     value = np.asarray(0.0 if J is None else J, dtype=float)
-    if value.shape != layout.coupling_shape:
-        raise ValueError("h and J must be one set of parameters, not a batch")
     return (2.0 if layout.spins else 1.0) * value
 
 
-def _cluster_tables(layout: PottsLayout, h: Any, J: Any) -> Clusters:
+def _cluster_tables(layout: PottsLayout, h: Any, J: Any, used: bool) -> Clusters:
     """Fields, edges and the probability of a bond on each edge between equal states."""
-    strength = _strength(layout, J)
-    assert strength is not None
-    bonds = np.full(layout.n_edges, -np.expm1(-strength))
-    return Clusters(np.asarray(layout.edges), bonds, _fields(layout, h))
-
-
-def _no_clusters(layout: PottsLayout) -> Clusters:
-    return Clusters(np.asarray(layout.edges), np.empty(0), np.zeros((1, layout.n_states)))
+    bonds, fields = np.empty(0), np.zeros((1, layout.n_states))
+    if used:
+        strength = _strength(layout, J)
+        assert strength is not None
+        bonds, fields = np.full(layout.n_edges, -np.expm1(-strength)), _fields(layout, h)
+    return Clusters(np.asarray(layout.edges), bonds, fields)

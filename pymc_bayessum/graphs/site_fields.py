@@ -48,7 +48,6 @@ class SiteFields:
 
     Examples
     --------
-    >>> import numpy as np
     >>> import pymc as pm
     >>> import pymc_bayessum as pbs
     >>> with pm.Model() as model:
@@ -223,7 +222,6 @@ def sites_of(
 
     Examples
     --------
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> sites_of(lambda z: np.append(2.0 * z[[2, 0]], 7.0), 3, 2, rng).tolist()
     [2, 0, -1]

@@ -28,7 +28,6 @@ from pymc_bayessum.threads import in_parts
 __all__ = [
     "GraphNormalizer",
     "PottsLayout",
-    "ising_layout",
     "one_hot",
     "potts_layout",
     "static_shape",
@@ -98,9 +97,7 @@ class PottsLayout:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import PottsLayout
     >>> layout = PottsLayout(4, 3, graphs.grid(2, 2), "shared", "scalar")
     >>> layout.statistics(np.array([[0, 0, 1, 2]])).tolist()
     [[2.0, 1.0, 1.0, 1.0]]
@@ -117,7 +114,6 @@ class PottsLayout:
     scores: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the kinds and freeze the edges."""
         edges = as_edges(self.edges, self.n_sites)
         edges.setflags(write=False)
         object.__setattr__(self, "edges", edges)
@@ -138,11 +134,6 @@ class PottsLayout:
             )
         if self.scores is not None:
             scores = np.array(self.scores, dtype=float)
-            if self.spins or scores.shape != (self.n_sites, self.n_states):
-                raise ValueError(
-                    f"scores must have shape {(self.n_sites, self.n_states)} and are not for "
-                    f"spins, got {scores.shape}"
-                )
             scores.setflags(write=False)
             object.__setattr__(self, "scores", scores)
 
@@ -153,11 +144,9 @@ class PottsLayout:
         return self.n_sites, self.n_states, *kinds, scores, self.edges.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        """Compare sizes, kinds and edges."""
         return isinstance(other, PottsLayout) and self._key == other._key
 
     def __hash__(self) -> int:
-        """Hash of sizes, kinds and edges."""
         return hash(self._key)
 
     @property
@@ -255,8 +244,7 @@ class PottsLayout:
         total = np.zeros(self.n_parameters)
         for start in range(0, n_rows, block):
             rows = slice(start, start + block)
-            total[: self.n_field] += share[rows] @ self._field_statistics(states[rows])
-            total[self.n_field :] += share[rows] @ self._coupling_statistics(states[rows])
+            total += share[rows] @ self.statistics(states[rows])
         return total
 
     def _field_statistics(self, states: np.ndarray) -> np.ndarray:
@@ -412,18 +400,13 @@ def static_shape(value: Any) -> tuple[Any, ...]:
 
 def _fits(shape: tuple[int | None, ...], core: tuple[int, ...]) -> bool:
     """Whether the trailing dimensions agree with ``core``, unknown ones with anything."""
-    if len(shape) < len(core):
-        return False
-    tail = shape[len(shape) - len(core) :]
-    return all(got is None or got == want for got, want in zip(tail, core, strict=True))
+    pairs = zip(shape[::-1], core[::-1], strict=False)
+    return len(shape) >= len(core) and all(got in (None, want) for got, want in pairs)
 
 
 def _with_core(value: Any, core: tuple[int, ...]) -> Any:
     """Write the lengths that the graph tells into the type of a symbolic parameter."""
-    if (
-        not isinstance(value, Variable)
-        or static_shape(value)[value.type.ndim - len(core) :] == core
-    ):
+    if not isinstance(value, Variable):
         return value
     return pt.specify_shape(value, (*[None] * (value.type.ndim - len(core)), *core))
 
@@ -515,11 +498,8 @@ def _told_kind(
 def _broadcast(lead: tuple[int | None, ...], batch: tuple[int | None, ...]) -> bool:
     if not batch or len(lead) > len(batch):
         return False
-    tail = batch[len(batch) - len(lead) :]
-    return all(
-        got in (None, 1) or want in (None, 1) or got == want
-        for got, want in zip(lead, tail, strict=True)
-    )
+    pairs = zip(lead[::-1], batch[::-1], strict=False)
+    return all(got in (None, 1, want) or want in (None, 1) for got, want in pairs)
 
 
 def potts_layout(
@@ -527,39 +507,65 @@ def potts_layout(
     J: Any,
     edges: Any,
     *,
+    ising: bool = False,
     n_sites: int | None = None,
     n_states: int | None = None,
     observed: Any = None,
     coupling: CouplingKind | None = None,
 ) -> tuple[PottsLayout, Any, Any]:
-    """Work out the layout of a Potts model from the parameters as a user gives them.
+    """Work out the layout of a model from the parameters as a user gives them.
 
     ``h`` is anything that broadcasts to ``(L, S)``, or None: one row or ``(S,)`` is one field for
     all sites, ``(L, 1)`` or a number has no effect on probabilities. ``J`` is ``()``, ``(E,)``,
     ``(S, S)`` or ``(E, S, S)``; where two of them fit, the one with as many dimensions as given.
     More leading dimensions are a batch, in ``J`` recognised when they are those of ``h``, otherwise
     ``coupling`` names the kind. ``n_sites`` and ``n_states`` are needed only where shapes do not
-    tell; of ``observed``, (..., L), only the shape is used.
+    tell; of ``observed``, (..., L), only the shape is used. Of an Ising model ``h`` is a number
+    (one field), ``(L,)`` or None, and ``J`` a number or ``(E,)``.
 
     Returns the layout, and ``h`` and ``J`` in its shapes (0.0 where absent).
 
     Examples
     --------
-    >>> import numpy as np
     >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import potts_layout
     >>> layout, h, J = potts_layout(np.zeros((1, 3)), 0.4, graphs.grid(4, 4))
     >>> layout.n_sites, layout.field_kind, layout.coupling_kind, layout.n_parameters
     (16, 'shared', 'scalar', 4)
+    >>> layout, h, J = potts_layout(0.1, 0.4, graphs.ring(5), ising=True)
+    >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
+    (2, [[1.0, 1.0]])
     """
     h, J = (None if value is None else _as_array(value) for value in (h, J))
     h_shape, J_shape = static_shape(h), static_shape(J)
+    n_axes = 1 if ising else 2
     # A field of one row is that of all sites, or of the only one where nothing says otherwise.
-    single_row = len(h_shape) >= 2 and h_shape[-2] == 1
-    full = len(h_shape) >= 2 and not single_row
-    sites = _count_sites(edges, n_sites, h_shape[-2] if full else None, observed, single_row)
+    single_row = len(h_shape) >= n_axes and h_shape[-n_axes] == 1
+    full = len(h_shape) >= n_axes and not single_row
+    rows = h_shape[-n_axes] if full else None
+    sites = _count_sites(edges, n_sites, rows, observed, single_row and not ising)
     pairs = as_edges(edges, sites)
+    states = 2 if ising else _count_states(n_states, h_shape, J_shape, coupling)
 
+    field_kind: FieldKind = "none"
+    if h is not None:
+        field_kind = "full" if full else "scalar" if ising else "shared"
+        h = (h[..., 0] if ising else h[..., 0, :]) if single_row else h
+        if not ising and (not h_shape or (h_shape[-1] == 1 and states != 1)):
+            h = h * np.ones(states)
+    cores = _coupling_shapes(len(pairs), states)
+    if ising:
+        del cores["shared"], cores["full"]
+    J, coupling_kind = _coupling_of(J, cores, h_shape[:-n_axes], coupling)
+    layout = PottsLayout(sites, states, pairs, field_kind, coupling_kind, spins=ising)
+    return layout, np.zeros(()) if h is None else _with_core(h, layout.field_shape), J
+
+
+def _count_states(
+    n_states: int | None,
+    h_shape: tuple[Any, ...],
+    J_shape: tuple[Any, ...],
+    coupling: CouplingKind | None,
+) -> int:
     columns = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
     states = _agreed("n_states", {"n_states": n_states, "h": columns})
     square = len(J_shape) >= 2 and J_shape[-1] == J_shape[-2]
@@ -567,57 +573,4 @@ def potts_layout(
         states = J_shape[-1]
     if states is None:
         raise ValueError("n_states cannot be told from the shapes of h and J: pass n_states=")
-
-    field_kind: FieldKind = "none"
-    if h is None:
-        h = np.zeros(())
-    else:
-        field_kind = "full" if full else "shared"
-        h = h[..., 0, :] if single_row else h
-        h = h * np.ones(states) if not h_shape or (h_shape[-1] == 1 and states != 1) else h
-        h = _with_core(h, (sites, states) if full else (states,))
-    cores = _coupling_shapes(len(pairs), states)
-    J, coupling_kind = _coupling_of(J, cores, h_shape[:-2], coupling)
-    return PottsLayout(sites, states, pairs, field_kind, coupling_kind), h, J
-
-
-def ising_layout(
-    h: Any,
-    J: Any,
-    edges: Any,
-    *,
-    n_sites: int | None = None,
-    observed: Any = None,
-    coupling: CouplingKind | None = None,
-) -> tuple[PottsLayout, Any, Any]:
-    """Work out the layout of an Ising model: spins -1/+1, ``E = sum h_i x_i + sum J_ij x_i x_j``.
-
-    ``h`` is a number (one field), ``(L,)`` or None, ``J`` a number or ``(E,)``; all else as for
-    :func:`potts_layout`.
-
-    Examples
-    --------
-    >>> from pymc_bayessum import graphs
-    >>> from pymc_bayessum.graphs.statistics import ising_layout
-    >>> layout, h, J = ising_layout(0.1, 0.4, graphs.ring(5))
-    >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
-    (2, [[1.0, 1.0]])
-    """
-    h, J = (None if value is None else _as_array(value) for value in (h, J))
-    h_shape = static_shape(h)
-    rows = h_shape[-1] if h_shape and h_shape[-1] != 1 else None
-    sites = _count_sites(edges, n_sites, rows, observed)
-    pairs = as_edges(edges, sites)
-    field_kind: FieldKind = "none"
-    if h is None:
-        h = np.zeros(())
-    elif not h_shape or (h_shape[-1] == 1 and sites != 1):
-        field_kind = "scalar"
-        h = h[..., 0] if h_shape else h
-    else:
-        field_kind = "full"
-        h = _with_core(h, (sites,))
-    cores = _coupling_shapes(len(pairs), 2)
-    del cores["shared"], cores["full"]
-    J, coupling_kind = _coupling_of(J, cores, h_shape[:-1], coupling)
-    return PottsLayout(sites, 2, pairs, field_kind, coupling_kind, spins=True), h, J
+    return states

@@ -23,39 +23,25 @@ _inline = njit(nogil=True, error_model="numpy", inline="always")
 
 
 class Sites(NamedTuple):
-    """What Gibbs needs: the neighbours of each site and the factors of its conditional.
+    """What Gibbs needs: the neighbours of each site and the factors of its conditional."""
 
-    Attributes
-    ----------
-    start : ndarray of int, shape (L + 1,)
-        The neighbours of site i stand at ``start[i] : start[i + 1]``.
-    site : ndarray of int, shape (2 E,)
-    own : ndarray, shape (L, S), or (1, S) where all sites have the same
-        Factors of the fields; logarithms if ``logs``.
-    powers : ndarray, shape (D + 1,)
-        ``exp(J k)`` for k agreeing neighbours, where all couplings are one number; else empty.
-    pairs : ndarray, shape (2 E, S, S)
-        Otherwise a factor for each neighbour's state and the own; logarithms if ``logs``.
-    logs : bool
-    """
-
+    #: The neighbours of site i stand at ``start[i] : start[i + 1]`` of ``site`` (2 E,).
     start: np.ndarray
     site: np.ndarray
+    #: Factors of the fields, (L, S), or (1, S) where all sites have the same.
     own: np.ndarray
+    #: Where all couplings are one number: ``exp(J k)`` for k agreeing neighbours; else empty.
     powers: np.ndarray
+    #: Otherwise a factor for each neighbour's state and the own, (2 E, S, S).
     pairs: np.ndarray
+    #: Whether logarithms stand in ``own`` and ``pairs``.
     logs: bool
 
 
 class Clusters(NamedTuple):
-    """What Swendsen-Wang needs.
+    """What Swendsen-Wang needs: the edges, and the chance of a bond on each between equal states.
 
-    Attributes
-    ----------
-    edges : ndarray of int, shape (E, 2)
-    bonds : ndarray, shape (E,)
-        Probability of a bond between equal states.
-    fields : ndarray, shape (L, S), or (1, S) where all sites have the same
+    Fields are (L, S), or (1, S) where all sites have the same.
     """
 
     edges: np.ndarray

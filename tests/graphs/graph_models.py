@@ -1,4 +1,4 @@
-"""Small graph models with everything known by listing all states."""
+"""Small graph models with everything known by listing all states, and anchors as a model has."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 from scipy.special import logsumexp
 
+from pymc_bayessum.graphs.default_anchors import PottsAnchors, prior_parameters
 from pymc_bayessum.graphs.statistics import PottsLayout
 
 
@@ -47,3 +48,8 @@ def listed(layout, theta):
     energy = layout.statistics(states) @ theta
     log_z = float(logsumexp(energy))
     return Listed(layout, np.asarray(theta, float), states, log_z, np.exp(energy - log_z))
+
+
+def default_rule(layout, observed, h=None, J=None, *, rng=0, progressbar=True):
+    """Anchor a model with this prior of h and J at observed rows, as pbs.Potts does."""
+    return PottsAnchors(layout, prior_parameters(layout, h, J), rng, progressbar)(observed)

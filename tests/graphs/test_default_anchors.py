@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pymc as pm
 import pytest
+from graph_models import default_rule
 from scipy.special import softmax
 
 import pymc_bayessum as pbs
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs.default_anchors import default_rule
 from pymc_bayessum.graphs.elimination import elimination_plan
 from pymc_bayessum.graphs.potts import Ising, Potts
 from pymc_bayessum.graphs.samplers import sample_exact, sample_states

@@ -98,16 +98,13 @@ def test_shapes_are_checked():
 def test_face():
     exact = ExactNormalizer(LAYOUT)
     assert isinstance(exact, GraphNormalizer)
-    assert exact.predicted_error == 0.0
-    report = exact.report()
-    assert report["width"] == exact.width == 2
-    assert report["predicted_error"] == 0.0
+    assert exact.plan.width == 2
 
 
 def test_numbers(truth):
     exact = ExactNormalizer(LAYOUT)
     assert exact.value(THETA[:3], THETA[3]) == pytest.approx(truth[0], abs=1e-10)
-    sites, pairs = exact.marginals(THETA[:3], THETA[3])
+    _, sites, pairs = exact.plan.marginals(*LAYOUT.expand(THETA[:3], THETA[3]))
     np.testing.assert_allclose(sites.sum(axis=0), truth[1][:3])
     assert np.trace(pairs.sum(axis=0)) == pytest.approx(truth[1][3])
 

@@ -101,7 +101,8 @@ def test_the_prior_of_the_mode_is_the_one_given():
     layout = PottsLayout(2, 2, np.zeros((0, 2), dtype=int), "full", "none", spins=True)
     x = np.array([[1, 1], [1, -1], [1, 1]])
     prior = NormalPrior(np.zeros(2), np.diag([4.0, 0.25]))
-    point, value, converged = pseudo_mode(layout, layout.encode(x), identifiable(layout), prior)
+    target = PseudoTarget(layout, layout.encode(x), np.ones(len(x)))
+    point, value, converged = pseudo_mode(target, identifiable(layout), prior)
     assert converged
     # d/dh: sum x - n tanh(h) - h / sd^2 = 0
     sums = x.sum(axis=0)

@@ -11,7 +11,7 @@ from pymc.sampling.mcmc import assign_step_methods
 
 import pymc_bayessum as pbs
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs.label_start import ranked_labels
+from pymc_bayessum.graphs.label_step import ranked_labels
 from pymc_bayessum.graphs.site_fields import sites_of
 from pymc_bayessum.graphs.statistics import PottsLayout
 

@@ -14,7 +14,7 @@ from pymc_bayessum.graphs.centring import centring
 from pymc_bayessum.graphs.conditional_sums import conditional_sums, counts
 from pymc_bayessum.graphs.coordinates import identifiable
 from pymc_bayessum.graphs.moments import conditionals
-from pymc_bayessum.graphs.pseudo import lifted, normal_prior, parameter_prior, pseudo_mode
+from pymc_bayessum.graphs.pseudo import PseudoTarget, normal_prior, parameter_prior, pseudo_mode
 from pymc_bayessum.graphs.samplers import sample_exact
 from pymc_bayessum.graphs.statistics import PottsLayout
 
@@ -94,7 +94,9 @@ def test_pseudo_likelihood_without_a_matrix_is_that_with_one(field_kind, couplin
     layout, x = simulated(field_kind, coupling_kind, ising)
     mean, variance = parameter_prior(layout, (0.1, 0.0), (2.0, 0.7))
     coordinates = identifiable(layout)
-    point, value, _ = pseudo_mode(layout, x, coordinates, normal_prior(coordinates, mean, variance))
+    prior, gain = normal_prior(coordinates, mean, variance)
+    target = PseudoTarget(layout, x, np.ones(len(x)))
+    point, value, _ = pseudo_mode(target, coordinates, prior)
     fit = pbs.pseudo_likelihood(
         layout.decode(x),
         layout.edges,
@@ -105,7 +107,7 @@ def test_pseudo_likelihood_without_a_matrix_is_that_with_one(field_kind, couplin
         prior_sd=(2.0, 0.7),
     )
     assert fit.converged
-    np.testing.assert_allclose(fit.theta, lifted(coordinates, point, mean, variance)[0], atol=2e-4)
+    np.testing.assert_allclose(fit.theta, mean + gain @ (point - prior.mean), atol=2e-4)
     assert fit.log_pseudo_likelihood == pytest.approx(value, abs=1e-3)
 
 

@@ -3,13 +3,12 @@
 import numpy as np
 import pymc as pm
 import pytest
-from graph_models import listed
+from graph_models import default_rule, listed
 from scipy.special import softmax
 from torus import torus_log_z
 
 import pymc_bayessum as pbs
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs.default_anchors import default_rule
 from pymc_bayessum.graphs.elimination import Budget, plan_within
 from pymc_bayessum.graphs.samplers import sample_states
 from pymc_bayessum.graphs.statistics import PottsLayout

@@ -3,7 +3,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_bayessum import graphs
-from pymc_bayessum.graphs.statistics import PottsLayout, ising_layout, potts_layout
+from pymc_bayessum.graphs.statistics import PottsLayout, potts_layout
 
 EDGES = graphs.grid(2, 3)[::-1, ::-1]
 L, S, E = 6, 3, len(EDGES)
@@ -54,7 +54,7 @@ def test_energies_statistics_and_full_parameters(field, coupling):
 @pytest.mark.parametrize("h", [None, 0.3, numbers((L,))], ids=["none", "scalar", "full"])
 @pytest.mark.parametrize("J", [0.4, numbers((E,))], ids=["scalar", "edge"])
 def test_spins(h, J):
-    layout, given_h, given_J = ising_layout(h, J, EDGES, n_sites=L)
+    layout, given_h, given_J = potts_layout(h, J, EDGES, n_sites=L, ising=True)
     x = 2 * np.random.default_rng(2).integers(0, 2, size=(9, L)) - 1
     pairs = x[:, EDGES[:, 0]] * x[:, EDGES[:, 1]]
     expected = (x * (0.0 if h is None else h)).sum(axis=1) + (pairs * J).sum(axis=1)
@@ -148,8 +148,11 @@ def test_couplings_of_a_wrong_shape(shape):
             lambda: potts_layout(np.zeros((L, S)), 0.1, EDGES, observed=np.zeros((9, 7))),
             "n_sites is not consistent: 6 from h, 7 from observed",
         ),
-        (lambda: ising_layout(np.zeros(5), 0.1, EDGES), r"allowed: 0 \.\. 4"),
-        (lambda: ising_layout(0.1, np.zeros((2, 2)), EDGES), "J must have one of the shapes"),
+        (lambda: potts_layout(np.zeros(5), 0.1, EDGES, ising=True), r"allowed: 0 \.\. 4"),
+        (
+            lambda: potts_layout(0.1, np.zeros((2, 2)), EDGES, ising=True),
+            "J must have one of the shapes",
+        ),
         (lambda: PottsLayout(L, S, EDGES, "full", "full", spins=True), "field_kind|coupling_kind"),
         (lambda: PottsLayout(L, S, EDGES, "full", "edge", spins=True), "n_states must be 2"),
         (lambda: PottsLayout(L, S, EDGES, "half", "edge"), "field_kind must be one of"),
