@@ -262,7 +262,7 @@ def _cmp_logccdf(op, value, rng, size, first, nu):
 @_icdf.register(CMPRV)
 def _cmp_icdf(op, value, rng, size, first, nu):
     masses = op.masses(first, nu)
-    return masses.check_icdf(masses.quantile(value), value)
+    return masses.check(masses.quantile(value), value)
 
 
 @_support_point.register(CMPRV)
