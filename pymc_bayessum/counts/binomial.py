@@ -10,7 +10,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from numba import njit
 from pymc.distributions.dist_math import check_parameters
-from pytensor.compile.mode import optdb
 from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
@@ -21,7 +20,6 @@ from scipy.special import gammaln
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.arguments import as_float
 from pymc_bayessum.counts.observed import as_counts
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given
 
@@ -132,10 +130,6 @@ def _custom(n: Any, p: Any, mu: Any, nu: Any) -> tuple[list[Any], dict[str, Any]
         odds = LogOddsOfMean()(first, n, nu) if by_mean else pt.log(first) - pt.log1p(-first)
         return odds, _log_terms(pt, n, odds, nu)
 
-    def valid(n: Any, first: Any) -> Any:
-        """Within the range; a mean at one of its ends is not."""
-        return pt.and_(first > 0, first < (n if by_mean else 1.0))
-
     def log_mass(value: Any, n: Any, first: Any, nu: Any) -> Any:
         odds, logs = terms(n, first, nu)
         z = log_z(BinomialSum(), n, odds, nu, value=_log_sum(pt, logs))
@@ -145,7 +139,7 @@ def _custom(n: Any, p: Any, mu: Any, nu: Any) -> tuple[list[Any], dict[str, Any]
         mass = normalized(nu * _log_choose(pt, n, safe) + safe * odds, z)
         return check_parameters(
             pt.switch(inside, mass, -np.inf),
-            valid(n, first),
+            pt.and_(first > 0, first < (n if by_mean else 1.0)),
             pt.ge(n, 0),
             msg=f"n >= 0, 0 < {'mu < n' if by_mean else 'p < 1'}",
         )
@@ -261,8 +255,6 @@ class LogOddsOfMean(Op):
     def make_node(self, mu: Any, n: Any, nu: Any) -> Apply:  # type: ignore[override]  # an Op names its inputs
         """Broadcast three tensors."""
         inputs = [pt.cast(pt.as_tensor_variable(x), "float64") for x in (mu, n, nu)]
-        ndim = max(x.type.ndim for x in inputs)
-        inputs = [pt.shape_padleft(x, ndim - x.type.ndim) for x in inputs]
         inputs = list(pt.broadcast_arrays(*inputs))
         return Apply(self, inputs, [inputs[0].type()])
 
@@ -342,8 +334,3 @@ def _solve(mu, n, nu):
 @register_funcify_default_op_cache_key(LogOddsOfMean)
 def _numba_solve(op, node, **kwargs):
     return _solve, version_of([Path(__file__)])
-
-
-optdb.register(
-    "load_binomial_for_jax", LoadForJax(f"{__package__}.binomial_jax"), "jax", position=0
-)

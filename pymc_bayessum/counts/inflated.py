@@ -18,8 +18,9 @@ from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
 from pymc_bayessum.counts.arguments import ZerosArguments
-from pymc_bayessum.counts.cmp import CMPBased, CMPBasedRV, existing
+from pymc_bayessum.counts.cmp import CMPBasedRV, existing
 from pymc_bayessum.counts.masses import Counted, Masses
+from pymc_bayessum.counts.observed import CountDistribution
 from pymc_bayessum.counts.random import VERSION, draw_cmp, draw_cmp_array
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 
@@ -111,7 +112,7 @@ def _numba_draw(op, node):
     return random, VERSION
 
 
-class ZeroInflatedCMP(ZerosArguments, CMPBased):
+class ZeroInflatedCMP(ZerosArguments, CountDistribution):
     r"""Zero-inflated Conway-Maxwell-Poisson distribution.
 
     .. math::
@@ -146,7 +147,7 @@ class ZeroInflatedCMP(ZerosArguments, CMPBased):
     rv_op = ZeroInflatedCMPRV.rv_op
 
 
-class HurdleCMP(ZerosArguments, CMPBased):
+class HurdleCMP(ZerosArguments, CountDistribution):
     r"""Hurdle Conway-Maxwell-Poisson distribution: zeros come from a process of their own.
 
     .. math::

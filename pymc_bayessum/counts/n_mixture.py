@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.compile.mode import optdb
 from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -31,7 +30,6 @@ from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.cmp import CMPRV
 from pymc_bayessum.counts.n_mixture_rows import CMP, NEGATIVE_BINOMIAL, POISSON, sum_rows
 from pymc_bayessum.normalizers import log_factorial, panels
-from pymc_bayessum.normalizers.load_for_jax import LoadForJax
 from pymc_bayessum.normalizers.located import LocatedSum, panel_tables
 
 __all__ = ["Counts", "NMixtureSum", "counts_of"]
@@ -160,8 +158,3 @@ def _numba_sum(op, node, **kwargs):
         return out[0], out[1], out[2]
 
     return sums, VERSION
-
-
-optdb.register(
-    "load_n_mixture_for_jax", LoadForJax(f"{__package__}.n_mixture_jax"), "jax", position=0
-)

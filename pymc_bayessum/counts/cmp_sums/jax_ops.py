@@ -197,21 +197,7 @@ def quantile(q: Any, eta: Any, nu: Any) -> Any:
     return _evaluate(sums.QUANTILE, 1, *map(lax.stop_gradient, (q, eta, nu)))[0]
 
 
-@jax_funcify.register(CMPCumulants)
-def _jax_cumulants(op, **kwargs):
-    return partial(cumulants, op.order)
-
-
-@jax_funcify.register(CMPFromMean)
-def _jax_from_mean(op, **kwargs):
-    return from_mean
-
-
-@jax_funcify.register(CMPTail)
-def _jax_tail(op, **kwargs):
-    return partial(log_tail, op.upper, op.order)
-
-
-@jax_funcify.register(CMPQuantile)
-def _jax_quantile(op, **kwargs):
-    return quantile
+jax_funcify.register(CMPCumulants, lambda op, **kwargs: partial(cumulants, op.order))
+jax_funcify.register(CMPFromMean, lambda op, **kwargs: from_mean)
+jax_funcify.register(CMPTail, lambda op, **kwargs: partial(log_tail, op.upper, op.order))
+jax_funcify.register(CMPQuantile, lambda op, **kwargs: quantile)
