@@ -78,21 +78,21 @@ _loop = njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "
 _intrinsic: Any = intrinsic
 
 
-def _bitcast(source: Any, target: Any) -> Any:
+def converted(source: Any, target: Any, how: str = "bitcast") -> Any:
     """Make a compiled function that reads the bits of one type as another."""
 
     @_intrinsic
     def cast(typing_context, x):
         def codegen(context, builder, signature, args):
-            return builder.bitcast(args[0], context.get_value_type(target))
+            return getattr(builder, how)(args[0], context.get_value_type(target))
 
         return target(source), codegen
 
     return cast
 
 
-_to_bits = _bitcast(types.float64, types.uint64)
-_from_bits = _bitcast(types.uint64, types.float64)
+_to_bits = converted(types.float64, types.uint64)
+_from_bits = converted(types.uint64, types.float64)
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01
