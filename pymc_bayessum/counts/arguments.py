@@ -1,7 +1,7 @@
 """Parameters of distributions of counts: made tensors, refused where no distribution has them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -18,11 +18,11 @@ __all__ = [
     "as_float",
     "check_constants",
     "check_numbers",
-    "refuse_unknown",
     "stacked",
 ]
 
-_OF_EVERY_DISTRIBUTION = {"rng", "shape", "size", "return_next_rng"}
+#: What PyMC asks of every distribution, or of one with named dimensions.
+_OF_EVERY_DISTRIBUTION = {"rng", "shape", "size", "return_next_rng", "dim_lengths", "core_dims"}
 
 
 class CMPArguments:
@@ -31,27 +31,29 @@ class CMPArguments:
     It comes before a base class of PyMC, whose ``dist`` takes a list of parameters.
     """
 
-    #: Parameters before those of CMP.
-    own_parameters: ClassVar[tuple[str, ...]] = ()
-
     @classmethod
     def as_float(cls, x: Any) -> Any:
         """Return a parameter as a tensor."""
         return as_float(x)
 
     @classmethod
-    def of_cmp(
-        cls, own: Any, *, mu: Any, nu: Any, lam: Any, mode: Any, normalizer: Any, **kwargs: Any
-    ) -> Any:
+    def of_cmp(cls, own: Any, forms: Any, nu: Any, normalizer: Any, kwargs: Any) -> Any:
         """Check the arguments and create the variable; ``own`` parameters come before CMP's."""
-        form, first = chosen(mu, lam, mode)
+        unknown = [repr(key) for key in kwargs if key not in _OF_EVERY_DISTRIBUTION]
+        if unknown:
+            known = ", ".join([*own, "mu", "lam", "mode", "nu", "normalizer"])
+            raise TypeError(
+                f"{cls.__name__} has no argument {', '.join(unknown)}; its parameters are {known}"
+            )
+        form, first = chosen(*forms)
         if nu is None:
             raise ValueError("nu must be given; nu = 1 is the Poisson distribution")
         if normalizer is not None:
             _check_rule(normalizer)
-        names = (*cls.own_parameters, form.name, "nu")
-        values = [cls.as_float(x) for x in (*own, first, nu)]
-        check_constants(dict(zip(names, values, strict=True)))
+        given = {**own, form.name: first, "nu": nu}
+        parameters = {name: cls.as_float(x) for name, x in given.items()}
+        check_constants(parameters)
+        values = list(parameters.values())
         return super().dist(values, parametrization=form, rule=normalizer, **kwargs)  # type: ignore[misc]  # PyMC's
 
     @classmethod
@@ -73,13 +75,11 @@ class CMPArguments:
             If not exactly one of ``mu``, ``lam`` and ``mode`` is given, or if constant parameters
             are negative or not finite.
         """
-        return cls.of_cmp((), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
+        return cls.of_cmp({}, (mu, lam, mode), nu, normalizer, kwargs)
 
 
 class ZerosArguments(CMPArguments):
     """The same with the share of the CMP part before."""
-
-    own_parameters: ClassVar = ("psi",)
 
     @classmethod
     def dist(  # type: ignore[override]  # one parameter more
@@ -94,17 +94,7 @@ class ZerosArguments(CMPArguments):
         **kwargs: Any,
     ) -> Any:
         """Create the distribution outside of a model."""
-        return cls.of_cmp((psi,), mu=mu, nu=nu, lam=lam, mode=mode, normalizer=normalizer, **kwargs)
-
-
-def refuse_unknown(distribution: type, known: Sequence[str], kwargs: Any) -> None:
-    """Name a keyword that neither the distribution itself nor every distribution has."""
-    unknown = [repr(key) for key in kwargs if key not in {*known, *_OF_EVERY_DISTRIBUTION}]
-    if unknown:
-        raise TypeError(
-            f"{distribution.__name__} has no argument {', '.join(unknown)}; "
-            f"its parameters are {', '.join(known)}"
-        )
+        return cls.of_cmp({"psi": psi}, (mu, lam, mode), nu, normalizer, kwargs)
 
 
 def _check_rule(rule: Any) -> None:

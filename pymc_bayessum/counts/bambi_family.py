@@ -60,7 +60,7 @@ def bambi_family(
         ("psi_link", psi_link, _OF_SHARES),
     ):
         if value not in allowed:
-            raise ValueError(f"{name} must be {_any_of(allowed)}, got {value!r}")
+            raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
     links = {"mu": link, "nu": nu_link}
     priors = {"nu": bmb.Prior("LogNormal", mu=0.0, sigma=1.0)}
     if kind != "cmp":
@@ -73,7 +73,3 @@ def bambi_family(
     family = bmb.Family(kind if kind == "cmp" else f"{kind}_cmp", likelihood, links)
     family.set_default_priors(priors)
     return family
-
-
-def _any_of(names: tuple[str, ...]) -> str:
-    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"

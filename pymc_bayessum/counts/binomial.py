@@ -15,12 +15,10 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 from pytensor.tensor.variable import TensorVariable
-from scipy.special import gammaln
 
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.arguments import as_float
 from pymc_bayessum.counts.observed import as_counts
-from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given
 
@@ -129,22 +127,18 @@ def _custom(n: Any, p: Any, mu: Any, nu: Any) -> tuple[list[Any], dict[str, Any]
     def terms(n: Any, first: Any, nu: Any) -> tuple[Any, Any]:
         """Return the log odds of p, and the log terms along a last axis."""
         odds = LogOddsOfMean()(first, n, nu) if by_mean else pt.log(first) - pt.log1p(-first)
-        return odds, _log_terms(pt, n, odds, nu)
-
-    def valid(n: Any, first: Any) -> Any:
-        """Within the range; a mean at one of its ends is not."""
-        return pt.and_(first > 0, first < (n if by_mean else 1.0))
+        return odds, _log_terms(n, odds, nu)
 
     def log_mass(value: Any, n: Any, first: Any, nu: Any) -> Any:
         odds, logs = terms(n, first, nu)
-        z = log_z(BinomialSum(), n, odds, nu, value=_log_sum(pt, logs))
+        z = log_z(BinomialSum(), n, odds, nu, value=pt.logsumexp(logs, axis=-1))
         inside = pt.and_(pt.ge(value, 0), pt.le(value, n))
         inside = pt.and_(inside, pt.eq(value, pt.floor(value)))
         safe = pt.switch(inside, value, 0)
-        mass = normalized(nu * _log_choose(pt, n, safe) + safe * odds, z)
+        mass = normalized(nu * _log_choose(n, safe) + safe * odds, z)
         return check_parameters(
             pt.switch(inside, mass, -np.inf),
-            valid(n, first),
+            pt.and_(first > 0, first < (n if by_mean else 1.0)),
             pt.ge(n, 0),
             msg=f"n >= 0, 0 < {'mu < n' if by_mean else 'p < 1'}",
         )
@@ -152,8 +146,9 @@ def _custom(n: Any, p: Any, mu: Any, nu: Any) -> tuple[list[Any], dict[str, Any]
     def log_cdf(value: Any, n: Any, first: Any, nu: Any) -> Any:
         _, logs = terms(n, first, nu)
         counts = pt.arange(logs.shape[-1])
-        up_to = _log_sum(pt, pt.switch(counts <= pt.expand_dims(value, -1), logs, -np.inf))
-        return pt.clip(up_to - _log_sum(pt, logs), -np.inf, 0.0)
+        up_to = pt.switch(counts <= pt.expand_dims(value, -1), logs, -np.inf)
+        share = pt.logsumexp(up_to, axis=-1) - pt.logsumexp(logs, axis=-1)
+        return pt.clip(share, -np.inf, 0.0)
 
     def draw(n: Any, first: Any, nu: Any, size: Any) -> Any:
         _, logs = terms(n, first, nu)
@@ -195,24 +190,17 @@ def _check_observed(name: str, observed: Any, n: Any) -> None:
         )
 
 
-def _log_choose(xp: Any, n: Any, x: Any) -> Any:
-    log_gamma = pt.gammaln if xp is pt else gammaln
-    return log_gamma(n + 1.0) - log_gamma(x + 1.0) - log_gamma(n - x + 1.0)
+def _log_choose(n: Any, x: Any) -> Any:
+    return pt.gammaln(n + 1.0) - pt.gammaln(x + 1.0) - pt.gammaln(n - x + 1.0)
 
 
-def _log_terms(xp: Any, n: Any, odds: Any, nu: Any) -> Any:
+def _log_terms(n: Any, odds: Any, nu: Any) -> Any:
     """Return the log terms for 0, ..., max n along a last axis, -inf beyond each n."""
-    n, odds, nu = (xp.expand_dims(xp.asarray(v) if xp is np else v, -1) for v in (n, odds, nu))
-    x = xp.arange(xp.max(n) + 1)
+    n, odds, nu = (pt.expand_dims(v, -1) for v in (n, odds, nu))
+    x = pt.arange(pt.max(n) + 1)
     inside = x <= n
-    safe = xp.where(inside, x, 0)
-    return xp.where(inside, nu * _log_choose(xp, n, safe) + safe * odds, -np.inf)
-
-
-def _log_sum(xp: Any, logs: Any) -> Any:
-    if xp is pt:
-        return pt.logsumexp(logs, axis=-1)
-    return np.logaddexp.reduce(logs, axis=-1)
+    safe = pt.where(inside, x, 0)
+    return pt.where(inside, nu * _log_choose(n, safe) + safe * odds, -np.inf)
 
 
 @dataclass(frozen=True)
@@ -223,7 +211,8 @@ class BinomialSum:
 
     def log_z(self, xp: Any, n: Any, odds: Any, nu: Any) -> Any:
         """Return the log of the sum."""
-        return _log_sum(xp, _log_terms(xp, n, odds, nu))
+        value = pt.logsumexp(_log_terms(*map(pt.as_tensor_variable, (n, odds, nu))), axis=-1)
+        return value if xp is pt else value.eval()
 
     def sd(self, xp: Any, n: Any, odds: Any, nu: Any) -> None:
         """Return None: every term is there."""
@@ -260,8 +249,6 @@ class LogOddsOfMean(Op):
     def make_node(self, mu: Any, n: Any, nu: Any) -> Apply:  # type: ignore[override]  # an Op names its inputs
         """Broadcast three tensors."""
         inputs = [pt.cast(pt.as_tensor_variable(x), "float64") for x in (mu, n, nu)]
-        ndim = max(x.type.ndim for x in inputs)
-        inputs = [pt.shape_padleft(x, ndim - x.type.ndim) for x in inputs]
         inputs = list(pt.broadcast_arrays(*inputs))
         return Apply(self, inputs, [inputs[0].type()])
 
@@ -276,11 +263,11 @@ class LogOddsOfMean(Op):
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """Differentiate the equation E[X] = mu, with sums that can be differentiated again."""
         _, n, nu = inputs
-        logs = _log_terms(pt, n, outputs[0], nu)
+        logs = _log_terms(n, outputs[0], nu)
         share = pt.exp(logs - pt.expand_dims(pt.logsumexp(logs, axis=-1), -1))
         x = pt.arange(logs.shape[-1])
         inside = pt.le(x, pt.expand_dims(n, -1))
-        choose = _log_choose(pt, pt.expand_dims(n, -1), pt.switch(inside, x, 0))
+        choose = _log_choose(pt.expand_dims(n, -1), pt.switch(inside, x, 0))
         mean = pt.expand_dims(pt.sum(share * x, axis=-1), -1)
         variance = pt.sum(share * (x - mean) ** 2, axis=-1)
         covariance = pt.sum(share * (x - mean) * pt.switch(inside, choose, 0.0), axis=-1)
@@ -341,6 +328,3 @@ def _solve(mu, n, nu):
 @register_funcify_default_op_cache_key(LogOddsOfMean)
 def _numba_solve(op, node, **kwargs):
     return _solve, version_of([Path(__file__)])
-
-
-load_for_jax(f"{__package__}.binomial_jax")

@@ -13,9 +13,8 @@ from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_bayessum.counts.arguments import CMPArguments, refuse_unknown
+from pymc_bayessum.counts.arguments import CMPArguments
 from pymc_bayessum.counts.cmp_sums.ops import CMPFromMean
-from pymc_bayessum.counts.cmp_sums.sums import LOG_LARGEST
 from pymc_bayessum.counts.masses import Counted, Masses, may_be_far_below
 from pymc_bayessum.counts.moments import cmp_mean, cmp_variance
 from pymc_bayessum.counts.observed import CountDistribution
@@ -25,7 +24,7 @@ from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 from pymc_bayessum.rules.rule import Rule
 
-__all__ = ["CMP", "CMPRV", "CMPBased", "CMPBasedRV"]
+__all__ = ["CMP", "CMPRV", "CMPBasedRV"]
 
 
 class CMPBasedRV(RandomVariable):
@@ -83,17 +82,12 @@ class CMPBasedRV(RandomVariable):
         """Return the log rate for arrays."""
         with np.errstate(divide="ignore", invalid="ignore"):
             log_first = np.asarray(np.log(np.asarray(first, dtype=float)))
-        return self.parametrization.log_rate(log_first, np.asarray(nu, dtype=float), _rate_of_mean)
+        nu = np.asarray(nu, dtype=float)
+        return self.parametrization.log_rate(np, log_first, nu, CMPFromMean().evaluate)
 
     def __str__(self) -> str:
         """Name the Op and its parametrisation; the rule would print all of its arrays."""
         return f"{self.name}_rv{{{self.parametrization.name}}}"
-
-
-def _rate_of_mean(log_mu: Any, nu: Any) -> Any:
-    eta, log_z, *_ = CMPFromMean().evaluate(log_mu, nu)
-    known = np.where(np.isfinite(log_z), eta, np.nan)
-    return np.where(log_mu >= LOG_LARGEST, nu * log_mu, known)
 
 
 class CMPRV(CMPBasedRV):
@@ -125,20 +119,10 @@ def _numba_draw(op, node):
     return random, VERSION
 
 
-load_for_jax(f"{__package__}.cmp_jax")
+load_for_jax(f"{__package__}.counts_jax")
 
 
-class CMPBased(CMPArguments, CountDistribution):
-    """Distributions of which CMP is a part."""
-
-    @classmethod
-    def of_cmp(cls, own: Any, **kwargs: Any) -> TensorVariable:
-        """Check the arguments and create the variable; ``own`` parameters come before CMP's."""
-        refuse_unknown(cls, [*cls.own_parameters, "mu", "lam", "mode", "nu", "normalizer"], kwargs)
-        return super().of_cmp(own, **kwargs)
-
-
-class CMP(CMPBased):
+class CMP(CMPArguments, CountDistribution):
     r"""Conway-Maxwell-Poisson distribution: counts with more or less spread than Poisson.
 
     The pmf of this distribution is
@@ -261,7 +245,7 @@ def _cmp_logccdf(op, value, rng, size, first, nu):
 @_icdf.register(CMPRV)
 def _cmp_icdf(op, value, rng, size, first, nu):
     masses = op.masses(first, nu)
-    return masses.check_icdf(masses.quantile(value), value)
+    return masses.check(masses.quantile(value), value)
 
 
 @_support_point.register(CMPRV)

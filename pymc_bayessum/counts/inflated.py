@@ -18,8 +18,9 @@ from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 
 from pymc_bayessum.counts.arguments import ZerosArguments
-from pymc_bayessum.counts.cmp import CMPBased, CMPBasedRV, existing
+from pymc_bayessum.counts.cmp import CMPBasedRV, existing
 from pymc_bayessum.counts.masses import Counted, Masses
+from pymc_bayessum.counts.observed import CountDistribution
 from pymc_bayessum.counts.random import VERSION, draw_cmp, draw_cmp_array
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 
@@ -111,7 +112,7 @@ def _numba_draw(op, node):
     return random, VERSION
 
 
-class ZeroInflatedCMP(ZerosArguments, CMPBased):
+class ZeroInflatedCMP(ZerosArguments, CountDistribution):
     r"""Zero-inflated Conway-Maxwell-Poisson distribution.
 
     .. math::
@@ -128,12 +129,8 @@ class ZeroInflatedCMP(ZerosArguments, CMPBased):
     ----------
     psi : tensor_like of float
         Expected proportion of CMP draws (0 <= psi <= 1).
-    mu, lam, mode : tensor_like of float
-        Exactly one, as for :class:`CMP`; ``mu`` is the mean of the CMP part.
-    nu : tensor_like of float
-        Dispersion, as for :class:`CMP`.
-    normalizer : Rule, optional
-        As for :class:`CMP`.
+    mu, lam, mode, nu, normalizer
+        As for :class:`CMP`, of which ``mu`` is the mean.
 
     Examples
     --------
@@ -150,7 +147,7 @@ class ZeroInflatedCMP(ZerosArguments, CMPBased):
     rv_op = ZeroInflatedCMPRV.rv_op
 
 
-class HurdleCMP(ZerosArguments, CMPBased):
+class HurdleCMP(ZerosArguments, CountDistribution):
     r"""Hurdle Conway-Maxwell-Poisson distribution: zeros come from a process of their own.
 
     .. math::
@@ -172,12 +169,8 @@ class HurdleCMP(ZerosArguments, CMPBased):
     ----------
     psi : tensor_like of float
         Probability of a positive count (0 <= psi <= 1).
-    mu, lam, mode : tensor_like of float
-        Exactly one, as for :class:`CMP`, of the distribution before its zeros are cut off.
-    nu : tensor_like of float
-        Dispersion, as for :class:`CMP`.
-    normalizer : Rule, optional
-        As for :class:`CMP`.
+    mu, lam, mode, nu, normalizer
+        As for :class:`CMP`, of the distribution before its zeros are cut off.
 
     Examples
     --------
@@ -288,7 +281,7 @@ def _zero_inflated_logccdf(op, value, rng, size, psi, first, nu):
 def _zero_inflated_icdf(op, value, rng, size, psi, first, nu):
     masses = op.masses(first, nu)
     result = masses.quantile(pt.clip((value - (1.0 - psi)) / psi, 0.0, 1.0))
-    return masses.check_icdf(result, value, **{"0 < psi <= 1": (psi > 0) & (psi <= 1)})
+    return masses.check(result, value, **{"0 < psi <= 1": (psi > 0) & (psi <= 1)})
 
 
 @_logcdf.register(HurdleCMPRV)
@@ -326,7 +319,7 @@ def _hurdle_icdf(op, value, rng, size, psi, first, nu):
     at_zero = pt.exp(masses.log_zero)
     positive = pt.maximum(masses.quantile(at_zero + (1.0 - at_zero) * share), 1.0)
     result = pt.switch(value <= 1.0 - psi, 0.0, positive)
-    return masses.check_icdf(result, value, **{"0 < psi <= 1": (psi > 0) & (psi <= 1)})
+    return masses.check(result, value, **{"0 < psi <= 1": (psi > 0) & (psi <= 1)})
 
 
 @_support_point.register(ZeroInflatedCMPRV)

@@ -184,11 +184,13 @@ def _draws(rv: Any, model: pm.Model, posterior: xr.Dataset, rng: np.random.Gener
         posterior[free.name].transpose("chain", "draw", ...).to_numpy().astype(free.type.dtype)
         for free in model.free_RVs
     ]
-    drawn = [
-        _draw_once(parameters(*(np.asarray(v[index]) for v in values)), proposal, target, rng)
-        for index in np.ndindex(shape)
-    ]
-    counts = np.stack(drawn).astype(np.int64)
+
+    def draw(index: tuple[int, ...]) -> np.ndarray:
+        at = parameters(*(np.asarray(v[index]) for v in values))
+        x, weight, log_terms = proposal(*at)
+        return draw_by_nodes(x, weight, log_terms, lambda n: target(n, *at), rng)
+
+    counts = np.stack([draw(index) for index in np.ndindex(shape)]).astype(np.int64)
     dims = (model.named_vars_to_dims.get(rv.name) or ())[:-1] or [
         f"{rv.name}_latent_dim_{i}" for i in range(counts.ndim - 1)
     ]
@@ -199,12 +201,6 @@ def _draws(rv: Any, model: pm.Model, posterior: xr.Dataset, rng: np.random.Gener
     return xr.DataArray(
         counts.reshape(*shape, *counts.shape[1:]), dims=("chain", "draw", *dims), coords=coords
     )
-
-
-def _draw_once(theta: Any, proposal: Any, target: Any, rng: np.random.Generator) -> np.ndarray:
-    """Draw one count for each site."""
-    x, weight, log_f = proposal(*theta)
-    return draw_by_nodes(x, weight, log_f, lambda n: target(n, *theta), rng)
 
 
 @dataclass(frozen=True)
@@ -369,15 +365,16 @@ def _origin(x: Any) -> Any:
 
 def _mark_missing(observed: Any, parts: _Parts) -> tuple[Any, float | None]:
     """Return the data with a number that is none of them where there was no visit, and that."""
-    ndim = parts.latent.type.ndim
+    shape = observed.type.shape if isinstance(observed, Variable) else np.shape(observed)
+    if len(shape) < max(parts.latent.type.ndim, 1) + 1 or shape[-1] == 0:
+        raise ValueError(
+            "observed must have the shape (sites, visits), one latent count a site, got "
+            f"{tuple(shape)}; one visit a site is observed[:, None]"
+        )
     if isinstance(observed, Variable):
-        if observed.type.ndim < max(ndim, 1) + 1:
-            raise ValueError(_wrong_shape(observed.type.shape))
         return observed, None
+    _check_fit(parts, shape)
     data = np.ma.masked_where(np.isnan(observed := np.ma.asarray(observed, dtype=float)), observed)
-    if data.ndim < max(ndim, 1) + 1 or data.shape[-1] == 0:
-        raise ValueError(_wrong_shape(data.shape))
-    _check_fit(parts, data.shape)
     known = data.compressed()
     if not np.isfinite(known).all() or (parts.bounded and (known < 0.0).any()):
         bad = known[~np.isfinite(known) | (known < 0.0)][0]
@@ -406,13 +403,6 @@ def _check_fit(parts: _Parts, shape: tuple[int, ...]) -> None:
                 f"{name} must fit observed of shape (sites, visits) = {shape}, got {tuple(given)}: "
                 "in given, parameters of sites are (sites, 1) and those of visits (visits,)"
             )
-
-
-def _wrong_shape(shape: Any) -> str:
-    return (
-        "observed must have the shape (sites, visits), one latent count a site, got "
-        f"{tuple(shape)}; one visit a site is observed[:, None]"
-    )
 
 
 def _n_visits(shape: Any, dims: Any) -> Any:

@@ -275,19 +275,15 @@ class Masses:
         eta = pt.switch(pt.isfinite(self.log_z), self.eta, np.nan)
         return pt.switch(self.is_zero, 0.0, quantile(q, eta, self.nu))
 
-    def check(self, result: Any, **more: Any) -> Any:
-        """Add PyMC's check of the parameters; ``more`` conditions by what they say."""
-        return check_parameters(result, *self._conditions(more), msg=self._message(more))
+    def check(self, result: Any, q: Any = None, **more: Any) -> Any:
+        """Add PyMC's check of the parameters, and of a quantile's probability q.
 
-    def check_icdf(self, result: Any, q: Any, **more: Any) -> Any:
-        """Add PyMC's check of a quantile's probability and of the parameters."""
-        result = check_icdf_value(result, q)
-        return check_icdf_parameters(result, *self._conditions(more), msg=self._message(more))
-
-    def _conditions(self, more: dict[str, Any]) -> list[Any]:
+        ``more`` are conditions by what they say.
+        """
         # The log is NaN for a negative number, and free where the parameter is an exponential.
         # Two in one, as each is a loop to compile; others may be of other rows.
-        return [pt.ge(self.log_first, -np.inf) & pt.ge(self.nu, 0), *more.values()]
-
-    def _message(self, more: dict[str, Any]) -> str:
-        return ", ".join([f"{self.form.name} >= 0", "nu >= 0", *more])
+        conditions = [pt.ge(self.log_first, -np.inf) & pt.ge(self.nu, 0), *more.values()]
+        message = ", ".join([f"{self.form.name} >= 0", "nu >= 0", *more])
+        if q is None:
+            return check_parameters(result, *conditions, msg=message)
+        return check_icdf_parameters(check_icdf_value(result, q), *conditions, msg=message)

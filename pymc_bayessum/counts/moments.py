@@ -6,6 +6,7 @@ Tensors have gradients.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pytensor.xtensor import as_xtensor, broadcast
 from pytensor.xtensor.type import XTensorVariable
 
 from pymc_bayessum.counts.arguments import check_numbers, stacked
+from pymc_bayessum.counts.cmp_series import CMPSum
 from pymc_bayessum.counts.cmp_sums.ops import CMPCumulants, CMPFromMean
 from pymc_bayessum.counts.parametrization import MEAN, Parametrization, chosen
 
@@ -52,9 +54,7 @@ def cmp_log_z(
         return _moment(_log_z, lam, nu, mu, mode)
     if lam is not None or mu is not None or mode is not None or nu is None:
         raise TypeError("cmp_log_z needs nu and exactly one of log_lam, lam and mu (or mode)")
-    return _dispatch(
-        lambda xp, eta, nu: CMPCumulants(1).on(xp, eta, nu)[0], {"log_lam": log_lam, "nu": nu}
-    )
+    return _dispatch(CMPSum().log_z, {"log_lam": log_lam, "nu": nu})
 
 
 def cmp_mean(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = None) -> Any:
@@ -87,15 +87,8 @@ def cmp_variance(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any =
 
     Parameters
     ----------
-    lam, nu : array_like, tensor or DataArray
-        Rate (lam >= 0) and dispersion; they broadcast.
-    mu, mode : array_like, tensor or DataArray
-        The mean, or the mode :math:`\lambda^{1/\nu}`, in place of the rate.
-
-    Returns
-    -------
-    float, ndarray, tensor or DataArray
-        NaN where there is no distribution or none is answered for (see :class:`CMP`).
+    lam, mu, mode, nu : array_like, tensor or DataArray
+        As for :func:`cmp_mean`; where none is answered for the variance is NaN.
 
     Examples
     --------
@@ -150,7 +143,7 @@ def cmp_mode(lam: Any = None, nu: Any = None, *, mu: Any = None, mode: Any = Non
 
 
 def _log_rate(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:
-    return form.log_rate(xp.log(first), nu, lambda log_mu, nu: CMPFromMean().on(xp, log_mu, nu)[0])
+    return form.log_rate(xp, xp.log(first), nu, partial(CMPFromMean().on, xp))
 
 
 def _log_z(xp: Any, form: Parametrization, first: Any, nu: Any) -> Any:

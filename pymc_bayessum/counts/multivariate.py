@@ -1,5 +1,6 @@
 """Counts that go together: a multivariate distribution with CMP margins."""
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -7,10 +8,9 @@ import numpy as np
 import pytensor.tensor as pt
 from numba import njit
 from pymc.distributions.dist_math import check_parameters, factln
-from pymc.distributions.distribution import Discrete, _support_point
+from pymc.distributions.distribution import _support_point
 from pymc.logprob.abstract import _logprob
 from pytensor.graph.basic import Constant
-from pytensor.link.numba.dispatch.basic import numba_njit
 from pytensor.link.numba.dispatch.random import numba_core_rv_funcify
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.variable import TensorVariable
@@ -18,7 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.counts.arguments import as_float, check_constants
 from pymc_bayessum.counts.cmp_series import CMPSum
 from pymc_bayessum.counts.cmp_sums.ops import log_z_of_rate, rate_and_log_z_of_mean
-from pymc_bayessum.counts.observed import as_counts
+from pymc_bayessum.counts.observed import CountDistribution
 from pymc_bayessum.counts.random import VERSION, draw_cmp
 from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.node import log_z, normalized
@@ -63,29 +63,19 @@ class MultivariateCMPRV(RandomVariable):
 
     def rng_fn(self, rng: Any, eta: Any, nu: Any, shrunk: Any, omega: Any, size: Any = None) -> Any:
         """Draw by rejection, vector by vector."""
-        vectors = [np.asarray(x, dtype=float) for x in (eta, nu, shrunk)]
-        omega = np.asarray(omega, dtype=float)
-        batch = np.broadcast_shapes(*(x.shape[:-1] for x in vectors), omega.shape[:-2])
-        batch = batch if size is None else tuple(size)
-        n = vectors[0].shape[-1]
-        vectors = [np.broadcast_to(x, (*batch, n)) for x in vectors]
-        omega = np.broadcast_to(omega, (*batch, n, n))
-        draws = np.empty((*batch, n), dtype=np.int64)
-        for index in np.ndindex(batch):
-            draws[index] = _draw(rng, *(np.ascontiguousarray(x[index]) for x in (*vectors, omega)))
-        return draws
+        arrays = [np.asarray(x, dtype=float) for x in (eta, nu, shrunk, omega)]
+        if size is not None:
+            arrays[0] = np.broadcast_to(arrays[0], (*size, arrays[0].shape[-1]))
+        draw = np.vectorize(partial(_draw, rng), [np.int64], signature=self.signature)
+        return draw(*arrays)
 
 
 @numba_core_rv_funcify.register(MultivariateCMPRV)
 def _numba_draw(op, node):
-    @numba_njit
-    def random(rng, eta, nu, shrunk, omega):
-        return _draw(rng, eta, nu, shrunk, omega)
-
-    return random, VERSION
+    return _draw, VERSION
 
 
-class MultivariateCMP(Discrete):
+class MultivariateCMP(CountDistribution):
     r"""Vectors of counts with Conway-Maxwell-Poisson margins that go together.
 
     .. math:: f(y) = \prod_i \mathrm{CMP}(y_i \mid \mu_i, \nu_i)
@@ -143,12 +133,6 @@ class MultivariateCMP(Discrete):
 
     rv_type = MultivariateCMPRV
     rv_op = MultivariateCMPRV()
-
-    def __new__(cls, name: str, *args: Any, observed: Any = None, **kwargs: Any) -> Any:
-        """Add the distribution to the current model."""
-        if observed is not None:
-            observed = as_counts(name, observed)
-        return super().__new__(cls, name, *args, observed=observed, **kwargs)
 
     @classmethod
     def dist(cls, mu: Any, nu: Any, omega: Any, **kwargs: Any) -> TensorVariable:

@@ -30,7 +30,6 @@ from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.cmp import CMPRV
 from pymc_bayessum.counts.n_mixture_rows import CMP, NEGATIVE_BINOMIAL, POISSON, sum_rows
 from pymc_bayessum.normalizers import log_factorial, panels
-from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.located import LocatedSum, panel_tables
 
 __all__ = ["Counts", "NMixtureSum", "counts_of"]
@@ -159,6 +158,3 @@ def _numba_sum(op, node, **kwargs):
         return out[0], out[1], out[2]
 
     return sums, VERSION
-
-
-load_for_jax(f"{__package__}.n_mixture_jax")

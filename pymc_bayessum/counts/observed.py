@@ -12,7 +12,7 @@ from pymc.distributions.distribution import Discrete
 from pymc.distributions.shape_utils import convert_dims
 from pymc.model.core import modelcontext
 from pymc.pytensorf import constant_fold, extract_obs_data, rvs_in_graph
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import explicit_graph_inputs
 
 from pymc_bayessum.arguments import at_full_length
@@ -167,13 +167,8 @@ def _lengths(x: Any) -> Lengths:
 
 def _length(x: Any) -> int | None:
     """Return a length as far as it is known now: data may change it later."""
+    if isinstance(x, Variable):
+        [x] = constant_fold([x], raise_not_constant=False)
     if not isinstance(x, Variable):
         return int(x)
-    [x] = constant_fold([x], raise_not_constant=False)
-    if isinstance(x, (int, np.integer, np.ndarray)):
-        return int(x)
-    if isinstance(x, Constant):
-        return int(x.data)
-    if rvs_in_graph(x) or list(explicit_graph_inputs(x)):
-        return None
-    return int(evaluated(x))
+    return None if rvs_in_graph(x) or list(explicit_graph_inputs(x)) else int(evaluated(x))

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pytensor.tensor as pt
 from numba import njit
 
 from pymc_bayessum.counts.cmp_sums.ops import rate_and_log_z_of_mean
-from pymc_bayessum.counts.cmp_sums.sums import rate_of_mean
+from pymc_bayessum.counts.cmp_sums.sums import LOG_LARGEST, rate_of_mean
 
 __all__ = ["MEAN", "MODE", "RATE", "Parametrization", "chosen"]
 
@@ -40,8 +41,8 @@ class Parametrization:
     meaning: ClassVar[str]
     compiled_rate: ClassVar[Any]
 
-    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
-        """Return the log rate in the array library of the arguments; ``of_mean`` solves there."""
+    def log_rate(self, xp: Any, log_first: Any, nu: Any, from_mean: Callable[..., Any]) -> Any:
+        """Return the log rate in an array library, where ``from_mean`` solves for it and log Z."""
         return self.compiled_rate.py_func(log_first, nu)
 
     def rate_and_log_z(self, log_first: Any, nu: Any) -> tuple[Any, Any]:
@@ -68,9 +69,12 @@ class Mean(Parametrization):
     meaning = "the mean"
     compiled_rate = staticmethod(rate_of_mean)
 
-    def log_rate(self, log_first: Any, nu: Any, of_mean: Callable[[Any, Any], Any]) -> Any:
-        """Solve for it."""
-        return of_mean(log_first, nu)
+    def log_rate(self, xp: Any, log_first: Any, nu: Any, from_mean: Callable[..., Any]) -> Any:
+        """Solve for it; NaN where there is none."""
+        eta, log_z, *_ = from_mean(log_first, nu)
+        known = xp.where(xp.isfinite(log_z), eta, np.nan)
+        # The mode is the mean by then.
+        return xp.where(log_first >= LOG_LARGEST, nu * log_first, known)
 
     def rate_and_log_z(self, log_first: Any, nu: Any) -> tuple[Any, Any]:
         """Return both from one solution."""

@@ -27,8 +27,9 @@ _LOG_LARGEST = math.log(_LARGEST)
 _LAST_TOLD_APART = 2.0**53
 _FIRST_STIRLING = 1024.0
 
-#: What compiled draws are kept under: by mean they ask the sums for the rate.
-VERSION = version_of([Path(__file__), *(Path(__file__).parent / "cmp_sums").glob("*.*")])
+#: What compiled draws are kept under: all that call these here, and by mean the sums for the rate.
+_FOLDER = Path(__file__).parent
+VERSION = version_of([*_FOLDER.glob("*.py"), *(_FOLDER / "cmp_sums").glob("*.*")])
 
 NO_DRAW = "CMP draws need nu >= 0, and lam < 1 where nu = 0"
 

@@ -43,23 +43,11 @@ def plot_dispersion(
 
     Parameters
     ----------
-    dt : DataTree
-        With the predictive group and ``observed_data``.
-    var_names : str or sequence of str, optional
-        Count variables to show, one plot each.
-    group : {"posterior_predictive", "prior_predictive"}
-    coords : dict, optional
-        Subset of the observations.
+    dt, var_names, group, coords, ci_prob, num_samples, plot_collection, backend, **pc_kwargs
+        As for :func:`plot_rootogram`.
     n_groups : int, optional
         Number of groups.  By default one for every 25 observations, at most twelve; and one only
         where the predicted means do not differ by more than their simulation error.
-    ci_prob : float, optional
-        Probability of the interval; ``rcParams["stats.ci_prob"]`` by default.
-    num_samples : int
-        At most this many predictive draws are used, evenly spaced.
-    plot_collection : PlotCollection, optional
-        One with a plot for each variable, to draw on.
-    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
     visuals : mapping of {str : mapping or False}, optional
         Keyword arguments for the visuals
 
@@ -67,8 +55,6 @@ def plot_dispersion(
         * credible_interval -> :func:`arviz_plots.visuals.ci_line_y`
         * predictive_markers, observed_markers -> :func:`arviz_plots.visuals.scatter_xy`
         * xlabel, ylabel, title -> the functions of those names
-    **pc_kwargs
-        Passed to :meth:`arviz_plots.PlotCollection.wrap`.
 
     Returns
     -------

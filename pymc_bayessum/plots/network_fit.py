@@ -43,14 +43,12 @@ def plot_network_fit(
         With the predictive group and ``observed_data``, networks as matrices (n, n).
     var_name : str, optional
         The network; the only variable of the group by default.
-    group : {"posterior_predictive", "prior_predictive"}
-    ci_prob : float, optional
-        Probability of the intervals; ``rcParams["stats.ci_prob"]`` by default.
+    group, ci_prob, backend, **pc_kwargs
+        As for :func:`plot_rootogram`.
     num_samples : int
         At most this many predicted networks are used, evenly spaced.
     plot_collection : PlotCollection, optional
         One with the plots ``degree``, ``shared partners`` and ``distance``, to draw on.
-    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
     visuals : mapping of {str : mapping or False}, optional
         Keyword arguments for the visuals
 
@@ -58,8 +56,6 @@ def plot_network_fit(
         * predictive_markers, observed_markers -> :func:`arviz_plots.visuals.scatter_xy`
         * observed_line -> :func:`arviz_plots.visuals.line_xy`
         * xlabel, ylabel, title -> the functions of those names
-    **pc_kwargs
-        Passed to :meth:`arviz_plots.PlotCollection.wrap`.
 
     Returns
     -------

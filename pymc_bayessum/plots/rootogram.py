@@ -1,8 +1,7 @@
 """Observed and predicted frequencies of counts on the square-root scale."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import arviz_plots.visuals as azv
 import numpy as np
@@ -104,55 +103,30 @@ def plot_rootogram(
     counts = predicted_counts(dt, group, var_names, coords, num_samples)
     if plot_collection is None:
         plot_collection = wrap(counts, backend, pc_kwargs)
-    for name, (replicated, observed) in counts.items():
-        bins = _bins(replicated, observed, max_bars)
-        pen = Pen(plot_collection, visuals, {}, name)
-        draw = _draw_standing if kind == "standing" else _draw_hanging
-        draw(pen, bins, bins.frequencies(replicated), bins.frequencies(observed), tails(ci_prob))
+    draw = _draw_standing if kind == "standing" else _draw_hanging
+    for name, pair in counts.items():
+        found = _frequencies(*pair, max_bars, tails(ci_prob))
+        draw(Pen(plot_collection, visuals, {}, name), found)
     if kind == "standing":
         plot_collection.map(azv.set_yscale, store_artist=False, ignore_aes="all", scale="sqrt")
     return plot_collection
 
 
-@dataclass(frozen=True)
-class _Bins:
-    """Bins of counts by their lowest ones, in order.
+class _Frequencies(NamedTuple):
+    """How many counts lie in each bin: predicted, with an interval, and observed."""
 
-    Attributes
-    ----------
-    lowest : ndarray of int
-    width : int
-        Of all bins but that of zero, which is one, and the last, which has no upper end.
-    beyond : bool
-        Whether there is anything beyond the width of the last one.
-    """
-
-    lowest: np.ndarray
-    width: int
-    beyond: bool
-
-    @property
-    def middles(self) -> np.ndarray:
-        """Where they are drawn."""
-        return np.where(self.lowest == 0, 0, self.lowest + (self.width - 1) // 2)
-
-    @property
-    def label(self) -> str:
-        """What they hold, in words."""
-        wide = "" if self.width == 1 else f", in bins of {self.width}"
-        zero = ", zero alone" if wide and self.lowest[0] == 0 else ""
-        return f"count{wide}{zero}" + (f"; last: {self.lowest[-1]} and more" * self.beyond)
-
-    def frequencies(self, values: np.ndarray) -> np.ndarray:
-        """Return how many of the values, along their last axis, lie in each bin."""
-        place = np.atleast_2d(np.searchsorted(self.lowest, values, side="right") - 1)
-        n, n_bins = len(place), len(self.lowest)
-        rows = place + n_bins * np.arange(n)[:, None]
-        return np.bincount(rows.ravel(), minlength=n * n_bins).reshape(n, n_bins)
+    at: np.ndarray
+    label: str
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    seen: np.ndarray
 
 
-def _bins(replicated: np.ndarray, observed: np.ndarray, max_bars: int) -> _Bins:
-    """Return at most so many bins, beside that of zero and that of all beyond."""
+def _frequencies(
+    replicated: np.ndarray, observed: np.ndarray, max_bars: int, interval: tuple[float, float]
+) -> _Frequencies:
+    """Count in at most so many bins, beside that of zero and that of all beyond."""
     both = np.unique(np.concatenate([replicated.ravel(), observed]))
     first, largest = int(min(both[both > 0], default=1)), int(observed.max())
     # Neither extreme draws nor a model that is far off decide how far the picture goes.
@@ -162,47 +136,39 @@ def _bins(replicated: np.ndarray, observed: np.ndarray, max_bars: int) -> _Bins:
     starts = np.arange(first, end + 1, width)
     beyond = bool(both[-1] >= starts[-1] + width)
     zero, more = [0] * bool(both[0] == 0), [starts[-1] + width] * beyond
-    return _Bins(np.array([*zero, *starts, *more]), int(width), beyond)
+    lowest = np.array([*zero, *starts, *more])
+    at = np.where(lowest == 0, 0, lowest + (width - 1) // 2)
+    label = "count" if width == 1 else f"count, in bins of {width}" + ", zero alone" * len(zero)
+    label += f"; last: {lowest[-1]} and more" * beyond
+    drawn, seen = (
+        np.apply_along_axis(np.bincount, -1, np.digitize(counts, lowest) - 1, minlength=len(lowest))
+        for counts in (replicated, observed)
+    )
+    low, high = np.quantile(drawn, interval, axis=0)
+    return _Frequencies(at, label, drawn.mean(axis=0), low, high, seen)
 
 
-def _draw_standing(
-    pen: Pen,
-    bins: _Bins,
-    replicated: np.ndarray,
-    observed: np.ndarray,
-    interval: tuple[float, float],
-) -> None:
-    low, high = np.quantile(replicated, interval, axis=0)
-    at = bins.middles
-    expected = points(x=at, y=replicated.mean(axis=0))
+def _draw_standing(pen: Pen, found: _Frequencies) -> None:
+    expected = points(x=found.at, y=found.mean)
     pen("predictive_markers", azv.scatter_xy, expected, color="C0", marker="C4")
-    ends = points(x=at, y_bottom=low, y_top=high)
+    ends = points(x=found.at, y_bottom=found.low, y_top=found.high)
     pen("credible_interval", azv.ci_line_y, ends, color="C0", alpha=0.3, width=3)
-    seen = points(x=at, y=observed[0])
+    seen = points(x=found.at, y=found.seen)
     pen("observed_markers", azv.scatter_xy, seen, color="B1", marker="C6")
     pen("grid", azv.grid, xr.DataArray(0.0), color="B3", axis="y")
     title = f"{pen.variable}: dots observed, diamonds predicted"
-    pen.labels(xr.DataArray(0.0), bins.label, "frequency", title)
+    pen.labels(xr.DataArray(0.0), found.label, "frequency", title)
 
 
-def _draw_hanging(
-    pen: Pen,
-    bins: _Bins,
-    replicated: np.ndarray,
-    observed: np.ndarray,
-    interval: tuple[float, float],
-) -> None:
-    low, high = np.quantile(replicated, interval, axis=0)
-    top = np.sqrt(replicated.mean(axis=0))
-    hangs = top - np.sqrt(observed[0])
-    at = bins.middles
+def _draw_hanging(pen: Pen, found: _Frequencies) -> None:
+    top, at = np.sqrt(found.mean), found.at
     pen("zero_line", azv.hline, xr.DataArray(0.0), color="B2", linestyle="C0")
-    ends = points(x=at, y_bottom=top - np.sqrt(high), y_top=top - np.sqrt(low))
+    ends = points(x=at, y_bottom=top - np.sqrt(found.high), y_top=top - np.sqrt(found.low))
     pen("credible_interval", azv.ci_line_y, ends, color="C0", alpha=0.35, width=8)
-    bars = points(x=at, y_bottom=hangs, y_top=top)
+    bars = points(x=at, y_bottom=top - np.sqrt(found.seen), y_top=top)
     pen("observed_bars", azv.ci_line_y, bars, color="B2", width=2.5)
     expected = points(x=at, y=top)
     pen("predictive_line", azv.line_xy, expected, color="C0")
     pen("predictive_markers", azv.scatter_xy, expected, color="C0", marker="C0", size=pen.size(4))
     title = f"{pen.variable}: bars observed, line predicted"
-    pen.labels(xr.DataArray(0.0), bins.label, "square root of frequency", title)
+    pen.labels(xr.DataArray(0.0), found.label, "square root of frequency", title)

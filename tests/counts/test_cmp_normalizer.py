@@ -3,6 +3,7 @@
 import functools
 
 import mpmath as mp
+import near_zero_rules
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -236,13 +237,13 @@ def test_stored_rules_near_zero_can_be_recomputed(scale):
     stored = near_zero.load_rules()
     k = round(2 * np.log2(scale / near_zero.FIRST_SCALE))
     old = stored.nodes[k], stored.weights[k]
-    new = near_zero.build_rule(scale)
+    new = near_zero_rules.build_rule(scale)
     assert np.all(new[1] > 0)
     assert np.all(stored.weights[k] >= 0)
     rng = np.random.default_rng(2)
-    for width in np.append(rng.uniform(scale, scale * near_zero.STEP, 4), scale):
-        eta, nu = near_zero.summands_of_width(width)
-        peaks, sums = near_zero._exact_sums(eta, nu, int(70 * scale))
+    for width in np.append(rng.uniform(scale, scale * near_zero_rules.STEP, 4), scale):
+        eta, nu = near_zero_rules.summands_of_width(width)
+        peaks, sums = near_zero_rules.exact_sums(eta, nu, int(70 * scale))
         for nodes, weights in (old, new):
             terms = np.exp(np.outer(eta, nodes) - np.outer(nu, gammaln(nodes + 1)))
             exact_sum = sums[0] * np.exp(peaks)

@@ -110,6 +110,8 @@ def test_scalars_and_shapes():
 def test_where_there_is_no_distribution():
     assert np.isnan(pbs.cmp_mean(1.5, 0.0))
     assert pbs.cmp_log_z(0.5, 0.0) == np.inf
+    assert np.isnan(pbs.counts.cmp_lam(mu=5.0, nu=1e300))
+    assert np.isclose(pbs.counts.cmp_mode(mu=1e250, nu=1.0), 1e250)
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values())

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numba import carray, cfunc, njit, types
-from numba.extending import intrinsic
 from pytensor.link.jax.dispatch.basic import jax_funcify
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 
@@ -37,23 +36,9 @@ _DATA, _RANK, _DIMENSIONS = 3, 4, 5  # of a buffer
 _METADATA_EXTENSION = 1
 
 _WORDS = types.CPointer(types.int64)
-
-
-def _pointer_to(item: Any) -> Any:
-    """Make a compiled function from an address to a pointer."""
-    pointer = types.CPointer(item)
-
-    @intrinsic
-    def at(typing_context, address):
-        def codegen(context, builder, signature, args):
-            return builder.inttoptr(args[0], context.get_value_type(pointer))
-
-        return pointer(types.int64), codegen
-
-    return at
-
-
-_words, _doubles = _pointer_to(types.int64), _pointer_to(types.float64)
+# From an address to a pointer.
+_words = sums.converted(types.int64, _WORDS, "inttoptr")
+_doubles = sums.converted(types.int64, types.CPointer(types.float64), "inttoptr")
 
 
 @njit
@@ -197,21 +182,7 @@ def quantile(q: Any, eta: Any, nu: Any) -> Any:
     return _evaluate(sums.QUANTILE, 1, *map(lax.stop_gradient, (q, eta, nu)))[0]
 
 
-@jax_funcify.register(CMPCumulants)
-def _jax_cumulants(op, **kwargs):
-    return partial(cumulants, op.order)
-
-
-@jax_funcify.register(CMPFromMean)
-def _jax_from_mean(op, **kwargs):
-    return from_mean
-
-
-@jax_funcify.register(CMPTail)
-def _jax_tail(op, **kwargs):
-    return partial(log_tail, op.upper, op.order)
-
-
-@jax_funcify.register(CMPQuantile)
-def _jax_quantile(op, **kwargs):
-    return quantile
+jax_funcify.register(CMPCumulants, lambda op, **kwargs: partial(cumulants, op.order))
+jax_funcify.register(CMPFromMean, lambda op, **kwargs: from_mean)
+jax_funcify.register(CMPTail, lambda op, **kwargs: partial(log_tail, op.upper, op.order))
+jax_funcify.register(CMPQuantile, lambda op, **kwargs: quantile)

@@ -11,22 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numba.extending import overload
 from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, _vectorize_not_needed
-from pytensor.link.numba.dispatch.basic import (
-    numba_njit,
-    register_funcify_default_op_cache_key,
-)
+from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 from pytensor.tensor.type import tensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.cmp_sums import sums as kernels
 from pymc_bayessum.counts.cmp_sums.sums import derivative_orders
-from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.logsum import sum_to
 
 
@@ -62,17 +57,14 @@ class _RowwiseOp(Op):
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         """Run the compiled sums."""
-        shape = np.broadcast_shapes(*(x.shape for x in inputs))
-        for storage, values in zip(output_storage, self._evaluate(*inputs), strict=True):
-            storage[0] = values.reshape(shape)
+        for storage, values in zip(output_storage, self.evaluate(*inputs), strict=True):
+            storage[0] = values
 
     def evaluate(self, *arrays: Any) -> tuple[Any, ...]:
-        """Return the outputs for arrays that broadcast."""
-        whole = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in arrays))
-        return tuple(x.reshape(whole[0].shape) for x in self._evaluate(*whole))
-
-    def _evaluate(self, *arrays: Any) -> Any:
-        return kernels.evaluate(self.what, self.n_outputs, *arrays)
+        """Return the outputs for arrays that broadcast; a number that all rows share stays one."""
+        shape = np.broadcast_shapes(*map(np.shape, arrays))
+        whole = [x if np.size(x) == 1 else np.broadcast_to(x, shape) for x in arrays]
+        return tuple(x.reshape(shape) for x in kernels.evaluate(self.what, self.n_outputs, *whole))
 
     def on(self, xp: Any, *inputs: Any) -> Sequence[Any]:
         """Return the outputs for arrays (``xp`` is numpy) or tensors, of any number of axes."""
@@ -103,9 +95,7 @@ class _Derivatives(_RowwiseOp):
         self.n_outputs = len(derivative_orders(order))
         super().__init__()
 
-    def pullback(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
-    ) -> list[Any]:
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """Chain every cotangent with the derivatives of one order more."""
         *others, eta, nu = inputs
         zeros = [x.zeros_like() for x in others]
@@ -155,9 +145,7 @@ class CMPFromMean(_RowwiseOp):
     n_outputs = 5
     what = kernels.FROM_MEAN
 
-    def pullback(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
-    ) -> list[Any]:
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """First derivatives from the outputs, second ones from third cumulants."""
         log_mu, nu = inputs
         eta, _, eta_by_mu, eta_by_nu, mean_l = outputs
@@ -215,9 +203,7 @@ class CMPQuantile(_RowwiseOp):
     n_outputs = 1
     what = kernels.QUANTILE
 
-    def pullback(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], cotangents: Sequence[Any]
-    ) -> list[Any]:
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """Return zeros: a step function."""
         return [x.zeros_like() for x in inputs]
 
@@ -269,12 +255,7 @@ VERSION = version_of(Path(__file__).parent.glob("*.*"))
 
 
 def _contiguous(x: Any) -> Any:
-    """Return an array whose elements follow one another."""
-
-
-@overload(_contiguous)
-def _contiguous_numba(x):
-    return (lambda x: x) if x.layout == "C" else (lambda x: x.copy())
+    return np.ascontiguousarray(x)
 
 
 def _as_it_is(x: Any) -> Any:
@@ -296,14 +277,10 @@ _UNPACK: dict[int, Any] = {
 @register_funcify_default_op_cache_key(_RowwiseOp)
 def _numba_funcify(op, node, **kwargs):
     what, n_outputs = op.what, op.n_outputs
-    whole = [i for i, x in enumerate(node.inputs) if not _is_single(x)]
-    example = whole[0] if whole else 0
+    example = next((i for i, x in enumerate(node.inputs) if not _is_single(x)), 0)
     unpack = numba_njit(_UNPACK[n_outputs])
     # A single element is contiguous, whatever its type says.
-    flat = [
-        numba_njit(lambda x: _contiguous(x)) if i in whole else numba_njit(_as_it_is)
-        for i in range(len(node.inputs))
-    ]
+    flat = [numba_njit(_as_it_is if _is_single(x) else _contiguous) for x in node.inputs]
     if len(node.inputs) == 3:
         flat_x, flat_eta, flat_nu = flat
 
@@ -321,6 +298,3 @@ def _numba_funcify(op, node, **kwargs):
         return unpack(out)
 
     return numba_njit(rows), VERSION
-
-
-load_for_jax(f"{__package__}.jax_ops")

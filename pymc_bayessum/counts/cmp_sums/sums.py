@@ -21,6 +21,7 @@ This module holds all compiled code, because numba's cache on disk looks at one 
 
 import ctypes
 import math
+from collections.abc import Callable
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -55,9 +56,7 @@ DROP = 37.0  # terms below exp(-DROP) of the largest are left out
 _SHORT = 40.0  # a series that ends before costs less than a rule near zero
 N_TERMS = 112  # the most terms any row needs, a multiple of four
 
-_RULES = load_rules()
-_NEAR_X, _NEAR_L, _NEAR_W = _RULES.nodes, _RULES.log_factorials, _RULES.weights
-_NEAR_SIZE = _RULES.sizes
+_NEAR_X, _NEAR_L, _NEAR_W, _NEAR_SIZE = load_rules()
 _TABLE = 1024  # log factorials below this are looked up
 _SMALLEST_STIRLING = 16.0  # four correction terms are exact to 1e-14 from here on
 _STEEP = 4096.0  # nu times the mode from which log-factorials are not subtracted
@@ -79,21 +78,21 @@ _loop = njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "
 _intrinsic: Any = intrinsic
 
 
-def _bitcast(source: Any, target: Any) -> Any:
+def converted(source: Any, target: Any, how: str = "bitcast") -> Any:
     """Make a compiled function that reads the bits of one type as another."""
 
     @_intrinsic
     def cast(typing_context, x):
         def codegen(context, builder, signature, args):
-            return builder.bitcast(args[0], context.get_value_type(target))
+            return getattr(builder, how)(args[0], context.get_value_type(target))
 
         return target(source), codegen
 
     return cast
 
 
-_to_bits = _bitcast(types.float64, types.uint64)
-_from_bits = _bitcast(types.uint64, types.float64)
+_to_bits = converted(types.float64, types.uint64)
+_from_bits = converted(types.uint64, types.float64)
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01
@@ -609,19 +608,17 @@ def from_mean(log_mu, nu, p, d, g, m, out):
 # number, it would be wrong in the next process that loads the code from disk.
 _ASK = "pymc_bayessum_cmp_address"
 
-# What has an address.
-_PLACES = [
-    *("row", "special", "rows", "sum", "tails", "find", "mean index", "mean cells", "rate index"),
-    *("rate cells", "mean each", "mean shared", "rate each", "rate shared"),
-]
+# How to find each address, in the order of the numbers by which they are asked for.
+_PLACES: list[Callable[[], int]] = []
 
 
-def _kept(name: str, result_type: Any, wrap: Any) -> Any:
+def _kept(find: Callable[[], int], result_type: Any, wrap: Any) -> Any:
     """Make a compiled function without arguments that returns something by its address.
 
     The address is asked for at the first call and kept in a variable of the calling module.
     """
-    which = _PLACES.index(name)
+    which = len(_PLACES)
+    _PLACES.append(find)
 
     @_intrinsic
     def kept(typing_context):
@@ -642,7 +639,19 @@ def _kept(name: str, result_type: Any, wrap: Any) -> Any:
     return kept
 
 
-def _function(name: str, signature: Any) -> Any:
+@ctypes.CFUNCTYPE(*[ctypes.c_int64] * 2)
+def _address(which: int) -> int:
+    return _PLACES[which]()
+
+
+def _place(function: Any) -> Any:
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+llvmlite.binding.add_symbol(_ASK, _place(_address))
+
+
+def _function(signature: Any, find: Callable[[], int]) -> Any:
     """Make a compiled function that returns a function by its address."""
     function_type = types.FunctionType(signature)
 
@@ -651,17 +660,28 @@ def _function(name: str, signature: Any) -> Any:
         function.c_addr = address
         return function._getvalue()
 
-    return _kept(name, function_type, wrap)
+    return _kept(find, function_type, wrap)
 
 
-def _memory(name: str, item: Any) -> Any:
-    """Make a compiled function that returns a pointer to items by their address."""
+def _memory(item: Any, array: Callable[[], Any]) -> Any:
+    """Make a compiled function that returns a pointer to the items of an array by its address."""
     pointer = types.CPointer(item)
 
     def wrap(context, builder, address):
         return builder.bitcast(address, context.get_value_type(pointer))
 
-    return _kept(name, pointer, wrap)
+    return _kept(lambda: array().ctypes.data, pointer, wrap)
+
+
+@cache
+def _compiled(signature: Any, function: Any) -> Any:
+    """Compile a function when it is first asked for."""
+    return cfunc(signature, cache=True, error_model="numpy", fastmath={"contract"})(function)
+
+
+def _behind_pointer(signature: Any, function: Any) -> Any:
+    """Make a compiled function that returns what a function is compiled to."""
+    return _function(signature, lambda: _compiled(signature, function).address)
 
 
 FROM_MEAN = 0
@@ -680,8 +700,8 @@ def _row_by_pointer(what, first, nu, work, n_outputs, out):
         cumulants(what, first, nu, p, d, g, m, out)
 
 
-_row = _function("row", _ROW)
-_special = _function("special", _SPECIAL)
+_row = _behind_pointer(_ROW, _row_by_pointer)
+_special = _behind_pointer(_SPECIAL, _special_by_pointer)
 
 
 @_intrinsic
@@ -781,9 +801,14 @@ def _table(by_mean: bool) -> _Table:
 
 
 _FIND = types.int64(types.int64, types.int64, types.int64)
-_mean_index, _mean_cells = _memory("mean index", types.int16), _memory("mean cells", types.float64)
-_rate_index, _rate_cells = _memory("rate index", types.int16), _memory("rate cells", types.float64)
-_find = _function("find", _FIND)
+
+
+@ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)
+def _find_entry(by_mean: int, i: int, j: int) -> int:
+    return _table(bool(by_mean)).find(i, j)
+
+
+_find = _function(_FIND, lambda: _place(_find_entry))
 
 
 @_intrinsic
@@ -924,7 +949,8 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
     """
     n_outputs = 5 if by_mean else 3
     read, collapse, read_line = _readers(n_outputs)
-    index_of, cells_of = (_mean_index, _mean_cells) if by_mean else (_rate_index, _rate_cells)
+    index_of = _memory(types.int16, lambda: _table(by_mean).index)
+    cells_of = _memory(types.float64, lambda: _table(by_mean).cells)
 
     @_inner
     def place(s, v):
@@ -1029,11 +1055,11 @@ def _rows_readers(by_mean: bool) -> tuple[Any, Any]:
             complete(position(first[i], nu), nu, out, i, n)
         return left
 
-    return each, shared
+    return _behind_pointer(_EACH, each), _behind_pointer(_SHARED, shared)
 
 
-_mean_each, _mean_shared = _function("mean each", _EACH), _function("mean shared", _SHARED)
-_rate_each, _rate_shared = _function("rate each", _EACH), _function("rate shared", _SHARED)
+_mean_each, _mean_shared = _rows_readers(True)
+_rate_each, _rate_shared = _rows_readers(False)
 
 
 # --- entry points ------------------------------------------------------------------------------
@@ -1075,7 +1101,8 @@ def _rows_by_pointer(what, n, n_first, first, n_nu, nu, n_outputs, out):
         _sum()(what, n, step_first, first, step_nu, nu, n_outputs, out)
 
 
-_rows, _sum = _function("rows", _ROWS), _function("sum", _ROWS)
+_rows = _behind_pointer(_ROWS, _rows_by_pointer)
+_sum = _behind_pointer(_ROWS, _sum_by_pointer)
 
 
 @njit(**_OPTIONS)
@@ -1336,7 +1363,7 @@ def _tails_by_pointer(what, n, n_x, x, n_eta, eta, n_nu, nu, n_outputs, out):
                 out[j, i] = result[j]
 
 
-_tails = _function("tails", _TAILS)
+_tails = _behind_pointer(_TAILS, _tails_by_pointer)
 
 
 @njit(**_OPTIONS)
@@ -1360,53 +1387,6 @@ def evaluate(what: int, n_outputs: int, *arrays: Any) -> Any:
     at = [x.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for x in (*flat, out)]
     sizes = [*(x.size for x in flat), n_outputs]
     sized = [part for pair in zip(sizes, at, strict=True) for part in pair]
-    _compiled("rows" if len(flat) == 2 else "tails").ctypes(what, out.shape[1], *sized)
+    called = (_ROWS, _rows_by_pointer) if len(flat) == 2 else (_TAILS, _tails_by_pointer)
+    _compiled(*called).ctypes(what, out.shape[1], *sized)
     return out
-
-
-# --- where things are ------------------------------------------------------------------------
-
-_each_of_mean, _shared_of_mean = _rows_readers(True)
-_each_of_rate, _shared_of_rate = _rows_readers(False)
-_FUNCTIONS: dict[str, Any] = {
-    "row": (_ROW, _row_by_pointer),
-    "special": (_SPECIAL, _special_by_pointer),
-    "rows": (_ROWS, _rows_by_pointer),
-    "sum": (_ROWS, _sum_by_pointer),
-    "tails": (_TAILS, _tails_by_pointer),
-    "mean each": (_EACH, _each_of_mean),
-    "mean shared": (_SHARED, _shared_of_mean),
-    "rate each": (_EACH, _each_of_rate),
-    "rate shared": (_SHARED, _shared_of_rate),
-}
-
-
-@cache
-def _compiled(name: str) -> Any:
-    """Compile a function when it is first asked for."""
-    signature, function = _FUNCTIONS[name]
-    return cfunc(signature, cache=True, error_model="numpy", fastmath={"contract"})(function)
-
-
-@ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)
-def _find_entry(by_mean: int, i: int, j: int) -> int:
-    return _table(bool(by_mean)).find(i, j)
-
-
-def _place(function: Any) -> Any:
-    return ctypes.cast(function, ctypes.c_void_p).value
-
-
-@ctypes.CFUNCTYPE(*[ctypes.c_int64] * 2)
-def _address(which: int) -> int:
-    name = _PLACES[which]
-    if name == "find":
-        return _place(_find_entry)
-    if name in _FUNCTIONS:
-        return _compiled(name).address
-    form, part = name.split()
-    table = _table(form == "mean")
-    return (table.index if part == "index" else table.cells).ctypes.data
-
-
-llvmlite.binding.add_symbol(_ASK, _place(_address))
