@@ -6,6 +6,19 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "Checked",
+    "as_generator",
+    "at_full_length",
+    "count",
+    "fraction",
+    "function",
+    "integer",
+    "positive",
+    "real",
+    "reals",
+]
+
 
 class Checked:
     """A dataclass whose fields may name a check: ``field(metadata={"check": positive})``."""

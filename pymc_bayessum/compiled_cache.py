@@ -16,6 +16,8 @@ from zlib import crc32
 from numba import config
 from numba.core.caching import FunctionCache
 
+__all__ = ["provide_cache", "version_of"]
+
 _folders: list[TemporaryDirectory] = []
 
 

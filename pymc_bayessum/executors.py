@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from typing import Any
 
+__all__ = ["as_executor", "in_order"]
+
 
 def as_executor(executor: Any) -> Executor | None:
     """Return an executor, or raise for what is none."""

@@ -5,6 +5,8 @@ import signal
 import sys
 from typing import Any
 
+__all__ = ["Interrupted", "as_usual", "while_importing"]
+
 #: What ``sys.argv`` begins with while the command line is on its way.
 COMMANDS = ("-m", "pymc-bayessum")
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+__all__ = ["in_parts", "in_threads"]
+
 _inside = local()
 
 

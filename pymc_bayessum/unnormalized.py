@@ -33,6 +33,8 @@ from pymc_bayessum.normalizers.node import normalized
 from pymc_bayessum.normalizers.summed import log_normalizer
 from pymc_bayessum.rules.rule import Rule
 
+__all__ = ["Unnormalized"]
+
 
 class Unnormalized:
     r"""Discrete distribution given by its unnormalised log-probability.

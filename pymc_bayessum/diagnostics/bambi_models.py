@@ -10,6 +10,8 @@ from typing import Any
 import pymc as pm
 import xarray as xr
 
+__all__ = ["as_pymc_draws", "as_pymc_model"]
+
 
 def _is_bambi(model: Any) -> bool:
     return type(model).__module__.split(".")[0] == "bambi"

@@ -54,6 +54,8 @@ from pymc_bayessum.diagnostics.verdict import (
 from pymc_bayessum.interrupts import Interrupted
 from pymc_bayessum.normalizers.interpreted import PLAIN, interpreted
 
+__all__ = ["check_normalizer"]
+
 #: No time budget goes below this many draws.
 LEAST_DRAWS = 50
 #: With fewer parameters than this, weights that fail tell that the posterior has moved.

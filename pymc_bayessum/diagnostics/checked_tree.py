@@ -4,6 +4,8 @@ from html import escape
 
 import xarray as xr
 
+__all__ = ["CheckedTree"]
+
 
 class CheckedTree(xr.DataTree):
     """The DataTree that `check_normalizer` returns: it prints as the verdict."""

@@ -10,6 +10,8 @@ from pymc_bayessum.diagnostics.check import check_normalizer
 from pymc_bayessum.diagnostics.importance import resample
 from pymc_bayessum.diagnostics.verdict import UNTRUSTED
 
+__all__ = ["correct"]
+
 #: Groups that the approximate normaliser or the sampler's path entered.
 STALE_GROUPS = {"normalizer", "log_likelihood", "log_prior", "sample_stats", "warmup_posterior"}
 

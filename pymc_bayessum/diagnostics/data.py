@@ -7,6 +7,8 @@ import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_constants, find_observations
 
+__all__ = ["require_same_data"]
+
 
 def require_same_data(tree: xr.DataTree, model: pm.Model) -> None:
     """Raise where the model's data are not those that a tree of draws keeps.

@@ -8,6 +8,15 @@ import pymc as pm
 import xarray as xr
 from arviz_base import from_dict
 
+__all__ = [
+    "as_tree",
+    "first",
+    "free_variables",
+    "thin",
+    "time_budget_of",
+    "values_of",
+]
+
 
 def as_tree(idata: Any, model: pm.Model, group: str) -> tuple[xr.DataTree, dict[str, Any] | None]:
     """Return the draws as a tree; and the point itself, where that is all there is."""

@@ -32,6 +32,8 @@ from pymc_bayessum.normalizers.node import Found, LogZ, find
 from pymc_bayessum.normalizers.protocol import Asked, Reference, ReferenceValue
 from pymc_bayessum.progress import progress
 
+__all__ = ["Evaluator", "Part", "Seen", "as_written"]
+
 PREPARED_DRAWS = 100
 #: Draws below which an interrupted check says nothing.
 FEWEST_DRAWS = 20

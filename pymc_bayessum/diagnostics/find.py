@@ -9,6 +9,8 @@ from pytensor.graph.replace import graph_replace
 
 from pymc_bayessum.normalizers.node import Found, find
 
+__all__ = ["find_normalizers"]
+
 
 def find_normalizers(graph: Any) -> list[Found]:
     """Return the log-normalisers of a model or a graph, with their parameters.

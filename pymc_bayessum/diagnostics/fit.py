@@ -28,6 +28,8 @@ from pymc_bayessum.diagnostics.evaluation import as_written
 from pymc_bayessum.diagnostics.listed import MORE_SPREAD, listed
 from pymc_bayessum.normalizers.predicted import Predicted, predicted
 
+__all__ = ["misfit"]
+
 #: So many draws tell averages over the posterior well enough.
 DRAWS = 40
 #: Differences of so many standard deviations, and of so much in size, are no accident.

@@ -12,6 +12,8 @@ import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
+__all__ = ["Weights", "khat_threshold", "resample", "smooth_weights"]
+
 #: Log ratios within this range are constant: the weights differ by less than one percent.
 CONSTANT_RANGE = 0.01
 #: Fewer draws have too short a tail for a Pareto fit.

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
+__all__ = ["label_probabilities"]
+
 
 def label_probabilities(
     dt: xr.DataTree,

@@ -19,6 +19,8 @@ import pymc as pm
 from pymc_bayessum.diagnostics.space import Space
 from pymc_bayessum.normalizers.interpreted import PLAIN
 
+__all__ = ["Laplace"]
+
 #: Directions in which the gradient is taken; where there are more, these stand for all.
 MOST_DIRECTIONS = 50
 

@@ -23,6 +23,8 @@ from pytensor.graph.replace import clone_replace
 
 from pymc_bayessum.normalizers.predicted import predicted
 
+__all__ = ["MORE_SPREAD", "listed"]
+
 #: What to say, and to try, where data are more spread.
 MORE_SPREAD: dict[type, str] = {
     MixtureRV: "more spread than this mixture: try one more component, or a negative binomial one",

@@ -19,6 +19,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+__all__ = [
+    "GRIDS",
+    "MOST_PARAMETERS",
+    "Change",
+    "Moved",
+    "moved_marginals",
+    "summed_marginals",
+    "weighted_marginals",
+]
+
 #: Beyond this many parameters the evaluations would take too long.
 MOST_PARAMETERS = 600
 #: For one and for two parameters: the coordinates of a grid along each axis, in posterior sds.

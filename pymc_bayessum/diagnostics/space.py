@@ -10,6 +10,8 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 
 from pymc_bayessum.normalizers.interpreted import PLAIN
 
+__all__ = ["Space"]
+
 
 class Space:
     """Maps values of a model's free variables to vectors and back.

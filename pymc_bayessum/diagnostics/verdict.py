@@ -10,6 +10,16 @@ from pymc_bayessum.diagnostics.importance import MINIMUM_DRAWS
 from pymc_bayessum.diagnostics.marginals import Moved
 from pymc_bayessum.normalizers.protocol import Facts
 
+__all__ = [
+    "UNTRUSTED",
+    "advice_on",
+    "judge_draws",
+    "judge_point",
+    "notes_on",
+    "report_on",
+    "stopped_short",
+]
+
 #: No posterior mean may move by more than this many posterior sds.
 HARMLESS_SHIFT = 0.1
 GOOD_KHAT = 0.5

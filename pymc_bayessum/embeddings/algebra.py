@@ -18,6 +18,8 @@ from pymc_bayessum.kernels import (
     Tensor,
 )
 
+__all__ = ["expand", "sides"]
+
 
 def expand(kernel: Kernel) -> list[tuple[float, Kernel]]:
     """Write a kernel as a sum of scaled kernels, each simplified as far as products allow.

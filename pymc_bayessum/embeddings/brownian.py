@@ -26,6 +26,8 @@ from pymc_bayessum.measures import (
 )
 from pymc_bayessum.measures.compound import IntegerMixture
 
+__all__ = ["survival"]
+
 
 def survival(measure: Measure, r: np.ndarray) -> np.ndarray:
     """P(X > r) at real r >= 0, to full relative accuracy.

@@ -28,6 +28,8 @@ from pymc_bayessum.measures import Interval, Measure, Mixture, Product, Pushforw
 from pymc_bayessum.measures.base import require_measure
 from pymc_bayessum.measures.supports import Points, batch_size
 
+__all__ = ["cross", "embed"]
+
 
 def embed(kernel: Kernel, measure: Measure) -> Embedding:
     r"""Mean embedding and initial error of a kernel under a measure.

@@ -6,6 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
+__all__ = ["counting_gauss", "gauss_from_recurrence", "long_sum"]
+
 #: Stretches up to this length are summed term by term.
 DIRECT = 2**14
 

@@ -9,6 +9,8 @@ from pymc_bayessum.embeddings.registry import Embedding, register
 from pymc_bayessum.kernels import Matern
 from pymc_bayessum.measures import Counting
 
+__all__ = ["matern_sums"]
+
 #: Points of one block of the linear-time sums.
 BLOCK = 32
 

@@ -22,6 +22,8 @@ from pymc_bayessum.measures import (
     UniformInterval,
 )
 
+__all__ = ["raw_moments", "stirling_numbers"]
+
 
 def stirling_numbers(degree: int) -> np.ndarray:
     """Stirling numbers of the second kind S(n, j) for n, j = 0, ..., degree."""

@@ -11,6 +11,8 @@ from pymc_bayessum.kernels.registry import Registry
 from pymc_bayessum.measures import Measure
 from pymc_bayessum.measures.supports import Points
 
+__all__ = ["ROWS", "Embedding", "find_row", "register"]
+
 
 class Embedding:
     r"""Mean embedding and initial error of a kernel under a measure.

@@ -17,6 +17,8 @@ from pymc_bayessum.measures import (
     UniformSpins,
 )
 
+__all__ = ["exp_hamming_cross"]
+
 
 def _states(y: np.ndarray, measure: Measure) -> np.ndarray:
     inside = measure.support.contains(y)

@@ -11,6 +11,8 @@ from pymc_bayessum.measures import IntegerMeasure, Measure, Mixture, Product, Pu
 from pymc_bayessum.measures.base import concatenate
 from pymc_bayessum.measures.supports import Points, batch_size, take
 
+__all__ = ["NotSummable", "summed_embedding", "weighted_points"]
+
 #: Most points a measure may be reduced to.
 POINT_LIMIT = 2**21
 

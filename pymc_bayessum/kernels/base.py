@@ -12,6 +12,21 @@ import numpy as np
 from pymc_bayessum.arguments import Checked, function, positive
 from pymc_bayessum.measures.supports import Pair, Points, Support, take
 
+__all__ = [
+    "Blocks",
+    "First",
+    "Kernel",
+    "Product",
+    "Pullback",
+    "Scaled",
+    "Second",
+    "Sum",
+    "Tensor",
+    "require_kernel",
+    "upper_blocks",
+]
+
+
 #: From positions of rows and columns to that block of a Gram matrix.
 Blocks = Callable[[Any, Any], np.ndarray]
 

@@ -12,6 +12,15 @@ from pymc_bayessum.arguments import count, integer, positive, real
 from pymc_bayessum.kernels.base import Kernel
 from pymc_bayessum.measures.supports import Image, Interval, Line, Points, Support, numbers
 
+__all__ = [
+    "Brownian",
+    "IntegratedBrownian",
+    "Matern",
+    "Polynomial",
+    "SquaredExponential",
+    "half_line",
+]
+
 
 def _line(points: Points) -> np.ndarray:
     """Batch of numbers as floats, shape (N,)."""

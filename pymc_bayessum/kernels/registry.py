@@ -6,6 +6,8 @@ from typing import Any
 from pymc_bayessum.kernels.base import Kernel
 from pymc_bayessum.measures import Measure
 
+__all__ = ["Registry"]
+
 
 class Registry[F: Callable[..., Any]]:
     """Functions, by the kernel type and measure type they are entered for; subclasses are covered.

@@ -9,6 +9,8 @@ from pymc_bayessum.arguments import positive
 from pymc_bayessum.kernels.base import Kernel
 from pymc_bayessum.measures.supports import Image, Points, Sites, Spins, Support, numbers
 
+__all__ = ["ExpHamming", "Tanimoto", "hamming", "same_sites"]
+
 
 def same_sites(x: Points, y: Points) -> tuple[np.ndarray, np.ndarray]:
     """Return two batches of points on sites, or raise unless they have as many sites."""

@@ -27,6 +27,8 @@ from pymc_bayessum.kernels.base import Blocks, Kernel, Scaled, Sum, require_kern
 from pymc_bayessum.kernels.sites import ExpHamming, hamming, same_sites
 from pymc_bayessum.measures.supports import Points, Sites, Support, numbers, take
 
+__all__ = ["Stein", "as_states", "score", "turn"]
+
 #: Above this many states one comparison a site is cheaper than a product of indicators.
 INDICATOR_STATES = 8
 

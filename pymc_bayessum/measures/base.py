@@ -17,6 +17,8 @@ from pymc_bayessum.measures.supports import (
     take,
 )
 
+__all__ = ["IntegerMeasure", "Measure", "require_measure"]
+
 #: Chance, in logs, that a draw without replacement would differ had the far tail been visited.
 LOG_TAIL_CHANCE = math.log(1e-18)
 

@@ -23,6 +23,8 @@ from pymc_bayessum.measures.supports import (
     take,
 )
 
+__all__ = ["IntegerMixture", "Mixture", "Product", "Pushforward", "UniformInterval"]
+
 
 @dataclass(frozen=True)
 class UniformInterval(Measure):

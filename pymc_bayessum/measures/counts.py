@@ -15,6 +15,8 @@ from pymc_bayessum.measures.mass import (
 )
 from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
 
+__all__ = ["Counting", "Geometric", "Logarithmic", "NegativeBinomial", "Poisson", "Skellam"]
+
 
 @dataclass(frozen=True)
 class Poisson(IntegerMeasure):

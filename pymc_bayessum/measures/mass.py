@@ -8,6 +8,8 @@ the deviance and the remainder of Stirling's series are computed by themselves, 
 import numpy as np
 from scipy import special
 
+__all__ = ["negative_binomial_log_mass", "poisson_log_mass", "skellam_log_mass"]
+
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 
 #: The polynomials u_k(t) / t^k of DLMF 10.41.10: denominator and coefficients of powers of t^2.

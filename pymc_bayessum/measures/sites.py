@@ -13,6 +13,15 @@ from pymc_bayessum.arguments import count, integer, reals
 from pymc_bayessum.measures.base import Measure
 from pymc_bayessum.measures.supports import Sites, Spins, Support
 
+__all__ = [
+    "MarkovCategorical",
+    "ProductCategorical",
+    "SiteMeasure",
+    "TreeCategorical",
+    "UniformCategorical",
+    "UniformSpins",
+]
+
 
 def _distributions(name: str, value: Any, ndim: int | tuple[int, ...]) -> np.ndarray:
     """Array whose last axis holds probabilities."""

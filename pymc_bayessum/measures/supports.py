@@ -10,6 +10,24 @@ import numpy as np
 
 from pymc_bayessum.arguments import Checked, count, real
 
+__all__ = [
+    "Image",
+    "Integers",
+    "Interval",
+    "Line",
+    "Naturals",
+    "Pair",
+    "Points",
+    "Range",
+    "Sites",
+    "Spins",
+    "Support",
+    "batch_size",
+    "numbers",
+    "point_keys",
+    "take",
+]
+
 #: A batch of points: an array, or a pair of arrays on a product.
 Points = Any
 

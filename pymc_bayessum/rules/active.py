@@ -48,6 +48,8 @@ from pymc_bayessum.progress import progress
 from pymc_bayessum.rules.hyper import select_kernel
 from pymc_bayessum.rules.rule import Estimate, Rule, bayes_sum, distinct_points
 
+__all__ = ["ActiveResult", "EvaluationError", "Step", "active_bayes_sum"]
+
 #: Supports with at most this many points are searched exhaustively by default.
 EXHAUSTIVE_LIMIT = 4096
 

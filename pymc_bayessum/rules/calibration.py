@@ -10,6 +10,8 @@ from scipy import stats
 from pymc_bayessum.arguments import real
 from pymc_bayessum.rules.rule import Estimate
 
+__all__ = ["Coverage", "coverage"]
+
 #: The nominal levels of the table, unless others are asked for.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 

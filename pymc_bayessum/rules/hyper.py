@@ -27,6 +27,8 @@ from pymc_bayessum.measures.supports import Points, batch_size
 from pymc_bayessum.rules.rule import distinct_points
 from pymc_bayessum.solve import MeanSpaceGram, factorize
 
+__all__ = ["Selection", "best_of", "select_kernel"]
+
 #: Points of the grid, in each direction, from which a continuous search starts.
 START_POINTS = {1: 13, 2: 6}
 

@@ -21,6 +21,8 @@ from pymc_bayessum.rules.stein import stein_points
 from pymc_bayessum.solve.gram import MeanSpaceGram
 from pymc_bayessum.solve.pivoted import LowRankGram, PivotedCholesky, pivoted_cholesky
 
+__all__ = ["LowRankRule", "nystroem_rule", "pivot_rule"]
+
 
 @dataclass(frozen=True, eq=False)
 class LowRankRule(Rule):

@@ -23,6 +23,16 @@ from pymc_bayessum.measures import Geometric, Measure, NegativeBinomial, Poisson
 from pymc_bayessum.measures.supports import Points, Support, batch_size, point_keys, take
 from pymc_bayessum.solve import Gram, solve
 
+__all__ = [
+    "Estimate",
+    "Reach",
+    "Rule",
+    "bayes_sum",
+    "geometric_rule",
+    "negative_binomial_rule",
+    "poisson_rule",
+]
+
 
 @dataclass(frozen=True, eq=False)
 class Estimate:

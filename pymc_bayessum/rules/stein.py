@@ -19,6 +19,8 @@ from pymc_bayessum.measures.supports import Points, Sites, Support
 from pymc_bayessum.rules.rule import Rule, distinct_points, reach_of
 from pymc_bayessum.solve import solve
 
+__all__ = ["GoodnessOfFit", "ksd", "ksd_test", "stein_points", "stein_rule"]
+
 LogProb = Callable[[np.ndarray], Any]
 Statistic = Literal["u", "v"]
 

@@ -47,6 +47,8 @@ from pymc_bayessum.solve.panels import (
 from pymc_bayessum.solve.process import MarkovProcess
 from pymc_bayessum.solve.registry import Solution, register
 
+__all__ = ["MarkovGram", "solve_process"]
+
 #: More panels than this are not worth it: the Gram matrix is then well-conditioned anyway.
 PANEL_LIMIT = 40_000
 

@@ -17,6 +17,8 @@ from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import Gram
 from pymc_bayessum.solve.registry import Solution, register
 
+__all__ = ["BrownianGram"]
+
 
 @dataclass(frozen=True, eq=False)
 class BrownianGram(Gram):

@@ -14,6 +14,8 @@ from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import InvertibleGram, KrigingGram, ScaledGram
 from pymc_bayessum.solve.registry import Solution, register, solve
 
+__all__ = ["DenseGram", "factorize_dense"]
+
 #: Jitters tried in turn, as fractions of the mean diagonal.
 JITTER_LADDER = (0.0, *(10.0**power for power in range(-14, -1)))
 

@@ -26,6 +26,8 @@ from pymc_bayessum.solve.gram import Gram
 from pymc_bayessum.solve.panels import lanczos
 from pymc_bayessum.solve.registry import Solution, register
 
+__all__ = ["PolynomialGram"]
+
 #: Jitter of a singular Gram matrix, as a fraction of its mean diagonal.
 RELATIVE_JITTER = 1e-14
 

@@ -7,6 +7,8 @@ from typing import override
 
 import numpy as np
 
+__all__ = ["Gram", "InvertibleGram", "KrigingGram", "MeanSpaceGram", "ScaledGram"]
+
 
 class Gram(ABC):
     """A factorised Gram matrix K + jitter * I on N nodes, in the caller's node order."""

@@ -18,6 +18,8 @@ from scipy.special import factorial
 from pymc_bayessum.embeddings.long_sums import gauss_from_recurrence
 from pymc_bayessum.solve.process import MarkovProcess
 
+__all__ = ["Frame", "Remainder"]
+
 #: Widest panel, in units of the process's decay: exponentials stay polynomial-like on it.
 PANEL_WIDTH = 2.0
 

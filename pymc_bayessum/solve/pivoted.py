@@ -18,6 +18,8 @@ from pymc_bayessum.kernels.base import Blocks
 from pymc_bayessum.measures.supports import Points, batch_size
 from pymc_bayessum.solve.gram import InvertibleGram
 
+__all__ = ["LowRankGram", "PivotedCholesky", "pivoted_cholesky"]
+
 #: Candidates for pivots examined at a time; products of matrices beat those of vectors.
 PIVOT_BLOCK = 64
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from pymc_bayessum.kernels import IntegratedBrownian, Matern
 
+__all__ = ["MarkovProcess"]
+
 
 @dataclass(frozen=True)
 class MarkovProcess:

@@ -16,6 +16,8 @@ from pymc_bayessum.measures import Measure
 from pymc_bayessum.measures.supports import Points
 from pymc_bayessum.solve.gram import Gram
 
+__all__ = ["SOLVERS", "Solution", "factorize", "register", "solve"]
+
 
 class Solution(NamedTuple):
     """What a solver found: the attributes of a `Rule` of these names.
