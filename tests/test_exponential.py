@@ -122,6 +122,7 @@ def test_draws_follow_the_list(small):
     assert (np.abs(away) < 4.0 * sd / np.sqrt(4000)).all()
 
 
+@pytest.mark.usefixtures("plain")
 def test_groups_have_parameters_of_their_own(small):
     group = np.array([0, 1, 1, 0, 2])
     x = small.sample([0.0, 0.5], 5, np.random.default_rng(3))

@@ -108,6 +108,7 @@ def test_logp_is_the_exact_one(fitted):
         np.testing.assert_allclose(found, exact_logp(problem, y, a, b), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.usefixtures("plain")
 def test_maximum_a_posteriori(fitted):
     problem, y, model = fitted
     point = pm.find_MAP(model=model, progressbar=False, include_transformed=False)

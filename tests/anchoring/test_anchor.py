@@ -143,6 +143,7 @@ def test_minibatches_use_what_was_chosen():
     assert np.isfinite(model.compile_logp()(POINT))
 
 
+@pytest.mark.usefixtures("plain")
 def test_shared_data_are_compared_at_every_evaluation():
     with pm.Model() as model:
         data = pm.Data("data", FEW)
@@ -235,6 +236,7 @@ def check(tree, model):
     return check_normalizer(tree.copy(), model, progressbar=False, random_seed=0)["normalizer"]
 
 
+@pytest.mark.usefixtures("plain")
 def test_lattices_beyond_elimination():
     with pm.Model() as model:
         J = pm.HalfNormal("J", 0.3)

@@ -47,7 +47,7 @@ def n_mixture():
     )
     value = pm.logp(variable, y)
     gradient = pytensor.grad(value.sum(), [mean, p])
-    return pytensor.function([y, mean, p], [value, *gradient])
+    return pytensor.function([y, mean, p], [value, *gradient], **QUICK)
 
 
 def test_number_of_evaluations_is_bounded():

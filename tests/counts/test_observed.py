@@ -203,6 +203,7 @@ def test_coords_of_another_length(distribution):
             likelihood(distribution, Y[:5, None], mu=2.0, dims="row")
 
 
+@pytest.mark.usefixtures("plain")
 def test_fractions_that_come_later(distribution):
     """`pm.set_data` is no reason to round."""
     with pm.Model() as model:

@@ -272,6 +272,7 @@ def test_bad_arguments_are_named(arguments, message):
         step_with(lambda at, m: pm.Normal("y", at, observed=np.zeros(9)), **arguments)
 
 
+@pytest.mark.usefixtures("plain")
 def test_several_measurements_some_missing_and_data_in_another_order_make_the_same_fields():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(2, 9))

@@ -507,6 +507,7 @@ def test_lengths_that_do_not_fit_the_graph():
         pbs.Ising.dist(h, edges=[])
 
 
+@pytest.mark.usefixtures("plain")
 def test_several_images_of_one_lattice():
     """Rows are independent given the parameters: their log-probabilities add up."""
     images = np.random.default_rng(4).integers(0, S, size=(3, L))

@@ -52,6 +52,7 @@ def test_fit_writes_result_table_and_picture(freight_csv, tmp_path, capsys):
     assert posterior["slope"].coords["covariate"].values.tolist() == ["transfers"]
 
 
+@pytest.mark.usefixtures("plain")
 def test_offset_text_covariates_and_a_dispersion_of_its_own(freight_csv):
     frame = pd.read_csv(freight_csv)
     model = build_model(frame, "broken", ["transfers", "route"], ["transfers"], "hours")
@@ -96,6 +97,7 @@ def test_bad_files_are_answered_in_one_line(freight_csv, capsys, change, words, 
     assert error.count("\n") == 1
 
 
+@pytest.mark.usefixtures("plain")
 def test_a_formula_means_what_the_columns_mean(freight_csv):
     pytest.importorskip("bambi")
     frame = read_frame(freight_csv, "broken", ["transfers", "route", "hours"])
