@@ -282,8 +282,6 @@ class GraphDistribution(Discrete):
         h, J = as_parameter("h", h, not ising), as_parameter("J", J, not ising)
         if about.get("coupling") == "none":
             about["coupling"] = None
-        if ising and about["n_states"] not in (None, 2):
-            raise ValueError("n_states of an Ising model is 2")
         return potts_layout(h, J, edges, ising=ising, **about)
 
 

@@ -535,6 +535,8 @@ def potts_layout(
     >>> layout.n_parameters, layout.statistics([[1, 1, 0, 0, 1]]).tolist()
     (2, [[1.0, 1.0]])
     """
+    if ising and n_states not in (None, 2):
+        raise ValueError(f"n_states of an Ising model is 2, got {n_states!r}")
     h, J = (None if value is None else _as_array(value) for value in (h, J))
     h_shape, J_shape = static_shape(h), static_shape(J)
     n_axes = 1 if ising else 2

@@ -1,6 +1,7 @@
 """Goodness of fit of a random-graph model: what its networks look like beside the observed one."""
 
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 import arviz_plots.visuals as azv
@@ -10,6 +11,7 @@ from arviz_base.validate import validate_dict_argument
 from arviz_plots import PlotCollection
 from scipy.sparse.csgraph import shortest_path
 
+from pymc_bayessum.arguments import integer
 from pymc_bayessum.plots.pen import LABELS, Pen, Visuals, points
 from pymc_bayessum.plots.predicted import tails, wrap
 
@@ -111,8 +113,7 @@ def _networks(
     observed = np.asarray(dt["observed_data"][var_name])
     if observed.ndim != 2 or observed.shape != predicted.shape[-2:]:
         raise ValueError(f"{var_name} must be one network (n, n), got shape {observed.shape}")
-    step = max(1, len(predicted) // num_samples)
-    return observed, predicted[::step]
+    return observed, predicted[:: ceil(len(predicted) / integer("num_samples", num_samples, 1))]
 
 
 def _padded(shares: np.ndarray, length: int) -> np.ndarray:

@@ -349,6 +349,7 @@ def test_a_rule_in_full_serves_a_model_with_fewer_parameters(dense):
         ({"n": 5}, "n must be"),
         ({"others": [(np.zeros(3), 0.1)]}, "h must have shape"),
         ({"J": np.zeros((3, 2))}, "J"),
+        ({"h": 0.1, "ising": True, "n_states": 3}, "n_states of an Ising model is 2, got 3"),
     ],
 )
 def test_bad_arguments(options, message):

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 import pymc_bayessum as pbs
+from pymc_bayessum.networks import family as module
 from pymc_bayessum.networks.family import network_family
 from pymc_bayessum.normalizers.anchored.estimated import Estimated
 from pymc_bayessum.normalizers.anchored.rule import anchored
@@ -118,6 +119,37 @@ def test_unknown_dyads_are_summed_out(pairs):
     wanted = logsumexp(np.array(some) @ theta) - logsumexp(rows @ theta + np.log(times))
     found = model.compile_logp(vars=model.observed_RVs)({"theta": theta})
     assert np.isclose(found, wanted, rtol=1e-10)
+
+
+def test_unknown_dyads_too_many_to_list_are_anchored(monkeypatch):
+    network, pairs = network_of(6, 2), [(i, j) for i in range(2) for j in range(2, 6)]
+    observed = network.astype(float)
+    for i, j in pairs:
+        observed[i, j] = observed[j, i] = np.nan
+    terms = [EDGES, pbs.ergm.triangles()]
+    rows, times = network_family(terms, 6).listing
+    some = np.array([[term.count(one) for term in terms] for one in completions(network, pairs)])
+    # As if the completions were too many: all networks are listed still.
+    listed = module.listed
+    monkeypatch.setattr(
+        module, "listed", lambda *of: listed(*of) if len(of[-1]) > len(pairs) else None
+    )
+    model = model_of(terms, observed)
+    logp = model.compile_logp(vars=model.observed_RVs, mode="FAST_COMPILE")
+    # Known up to a constant, about the posterior.
+    thetas = np.array([[-0.5, 0.2], [-0.2, -0.1], [-0.9, 0.4], [0.1, 0.0]])
+    found = np.array([logp({"theta": theta}) for theta in thetas])
+    wanted = logsumexp(thetas @ some.T, axis=1) - logsumexp(thetas @ rows.T + np.log(times), axis=1)
+    error = np.abs(found - found[0] - wanted + wanted[0]).max()
+    assert 1e-8 < error < 0.02
+
+
+@pytest.mark.parametrize("normalizer", ["exactly", 3])
+def test_unknown_dyads_need_a_normaliser_that_exists(normalizer):
+    observed = network_of(5, 2).astype(float)
+    observed[0, 1] = observed[1, 0] = np.nan
+    with pytest.raises((TypeError, ValueError), match="normalizer must be"):
+        model_of([EDGES, pbs.ergm.triangles()], observed, normalizer=normalizer)
 
 
 def test_fixed_dyads_leave_the_sum():

@@ -42,6 +42,17 @@ def test_picture_has_three_plots():
     assert set(pc.viz["observed_line"].data_vars) == {"degree", "shared partners", "distance"}
 
 
+def test_at_most_that_many_networks():
+    ties = np.zeros((1, 7, 4, 4), int)
+    for most, used in ((1, 1), (4, 4), (6, 4), (7, 7), (200, 7)):
+        predicted = network_fit._networks(
+            tree_of(ties[0, 0], ties), "y", "posterior_predictive", most
+        )[1]
+        assert len(predicted) == used
+    with pytest.raises(ValueError, match="num_samples must be at least 1, got 0"):
+        pbs.plot_network_fit(tree_of(ties[0, 0], ties), num_samples=0, backend="none")
+
+
 def test_what_is_not_there_is_named():
     ties = np.zeros((1, 2, 4, 4), int)
     with pytest.raises(ValueError, match="no group 'prior_predictive'"):
