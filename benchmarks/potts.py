@@ -34,7 +34,7 @@ from pymc_bayessum.graphs.anchors import AnchoredRule
 from pymc_bayessum.graphs.annealing import annealed_importance, tree_importance
 from pymc_bayessum.graphs.bases import belief_propagation, conditional_mixture, tree_base
 from pymc_bayessum.graphs.coordinates import identifiable
-from pymc_bayessum.graphs.default_anchors import default_rule
+from pymc_bayessum.graphs.default_anchors import PottsAnchors, prior_parameters
 from pymc_bayessum.graphs.elimination import Budget, elimination_plan, plan_within
 from pymc_bayessum.graphs.exact import ExactNormalizer
 from pymc_bayessum.graphs.family import PottsFamily
@@ -60,6 +60,11 @@ def anchored_at(
 ) -> AnchoredRule:
     """Anchor at parameter vectors."""
     return anchored_rule_of(PottsFamily(layout, sampler), anchors, kind=AnchoredRule, **options)
+
+
+def default_rule(layout: PottsLayout, observed: np.ndarray, h: Any, J: Any) -> AnchoredRule:
+    """Anchor at rows as a model does, with the prior of its parameters."""
+    return PottsAnchors(layout, prior_parameters(layout, h, J), 0, False)(observed)
 
 
 def exact_log_z(layout: PottsLayout, theta: np.ndarray) -> float:
@@ -355,9 +360,9 @@ def one_image(quick: bool) -> None:
         x = sample_exact(layout, b * states, coupling, 1, rng)
         with pm.Model():
             theta = pm.Normal("b") * states, pm.HalfNormal("J")
-            default, seconds = clock(default_rule, layout, x, *theta, progressbar=False)
+            default, seconds = clock(default_rule, layout, x, *theta)
             with without_elimination():
-                with_chains = clock(default_rule, layout, x, *theta, progressbar=False)
+                with_chains = clock(default_rule, layout, x, *theta)
         centre = default.centre[2] / 2, default.centre[3]
         spread = [
             np.abs(default.anchors[:, k] * f - c).max()
@@ -646,9 +651,7 @@ def recovery(quick: bool) -> None:
                 x = layout.decode(sample_states(layout, 0.05, 0.3, 4, own, 300, "swendsen-wang"))
                 with pm.Model():
                     h, J = pm.Normal("h", 0.0, 0.5), pm.HalfNormal("J", 0.5)
-                    normalizer = (
-                        default_rule(layout, x, h, J, progressbar=False) if side > 8 else ("exact")
-                    )
+                    normalizer = default_rule(layout, x, h, J) if side > 8 else "exact"
                     pbs.Ising("x", h, J, edges, normalizer=normalizer, observed=x)
                     drawn = pm.sample(
                         500,
