@@ -19,6 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.counts.arguments import as_float
 from pymc_bayessum.counts.observed import as_counts
+from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.node import log_z, normalized
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Given
 
@@ -212,7 +213,7 @@ class BinomialSum:
     def log_z(self, xp: Any, n: Any, odds: Any, nu: Any) -> Any:
         """Return the log of the sum."""
         value = pt.logsumexp(_log_terms(*map(pt.as_tensor_variable, (n, odds, nu))), axis=-1)
-        return value if xp is pt else value.eval()
+        return value if xp is pt else evaluated(value)
 
     def sd(self, xp: Any, n: Any, odds: Any, nu: Any) -> None:
         """Return None: every term is there."""

@@ -516,7 +516,7 @@ class SeenByChance(LatentSum):
             more = pt.reshape(rows, low.shape, ndim=low.type.ndim)
         value = self.log_f(low[None], *symbolic)[0] + more
         value = pt.where(pt.isnan(value), -np.inf, value)
-        return value if xp is pt else value.eval()
+        return value if xp is pt else interpreted.evaluated(value)
 
 
 def _latent_sum(parts: _Parts, missing: float | None) -> LatentSum:

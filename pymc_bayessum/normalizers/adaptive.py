@@ -29,6 +29,7 @@ from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache
 
 from pymc_bayessum.compiled_cache import version_of
 from pymc_bayessum.measures.supports import Integers, Naturals, Range, Support
+from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.located import WholeSteps, as_node
 from pymc_bayessum.normalizers.logsum import SignedLogSum
@@ -240,7 +241,7 @@ class AdaptiveSum(Exact):
         weight = disconnected_grad(weight)
         value = SignedLogSum()(g, pt.log(weight), pt.ones_like(weight))
         value = self._if_it_ends(value, symbolic)
-        return value if xp is pt else value.eval()
+        return value if xp is pt else evaluated(value)
 
     def _if_it_ends(self, value: Any, theta: Sequence[Any]) -> Any:
         """Return +inf for a sum that has not ended with the last panel, or never does."""

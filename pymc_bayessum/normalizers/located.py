@@ -37,6 +37,7 @@ from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.compiled_cache import version_of
+from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.load_for_jax import load_for_jax
 from pymc_bayessum.normalizers.located_rows import (
     PROBES,
@@ -339,7 +340,7 @@ class LocatedSum(Exact):
         log_f, low = self.at(symbolic), self.low(*symbolic)
         nodes = place(log_f, low)
         value = _log_sum(log_f, disconnected_grad(nodes.x), disconnected_grad(nodes.weight))
-        return value if xp is pt else value.eval()
+        return value if xp is pt else evaluated(value)
 
     def reference(self, asked: Asked) -> Reference:
         """Return the sum over all numbers, one by one."""

@@ -15,6 +15,7 @@ from pytensor.gradient import disconnected_grad
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_bayessum.normalizers import node
+from pymc_bayessum.normalizers.interpreted import evaluated
 from pymc_bayessum.normalizers.logsum import SignedLogSum
 from pymc_bayessum.normalizers.protocol import Asked, Facts, Reference
 from pymc_bayessum.normalizers.references import rule_reference
@@ -38,7 +39,7 @@ class RuleSum:
     def log_z(self, xp: Any, log_f: Any, *nodes: Any) -> Any:
         """Return the signed log-sum: symbolic, for the terms decide how it is differentiated."""
         value = self.signed_sum(log_f)
-        return value if xp is pt else value.eval()
+        return value if xp is pt else evaluated(value)
 
     def signed_sum(self, log_f: Any, shift: Any = None) -> TensorVariable:
         """Return the symbolic log-sum over the last axis, with the weights as constants."""
